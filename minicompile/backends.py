@@ -1,0 +1,129 @@
+"""Backends by name: what turns a captured graph into something to call.
+
+In: what the user gave as `backend=`, `mode=` and `options=`.
+Out: a function `(gm, example_inputs) -> callable`, torch.compile's own contract for backends, so that ours, torch's
+and the user's are interchangeable.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from .errors import BackendError, CompilerMissing
+from .pipeline import EagerGraph, compile_graph, needs_autograd
+
+Backend = Callable[..., Callable[..., Any]]
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+OPTIONS: dict[str, type] = {"exact_rounding": bool}
+OWN_BACKENDS = ("auto", "cpp", "triton", "eager")
+
+_registered: dict[str, Backend] = {}
+
+
+def register_backend(name: str, fn: Backend) -> None:
+    """Make `backend=name` call `fn(gm, example_inputs)`. Raises ValueError for a name of our own, TypeError for a
+    backend that cannot be called."""
+    if name in OWN_BACKENDS:
+        raise ValueError(f"backend {name!r} is built in and cannot be replaced; choose another name")
+    if not callable(fn):
+        raise TypeError(f"a backend is a callable (gm, example_inputs) -> callable, got {type(fn).__name__}")
+    _registered[name] = fn
+
+
+def list_backends() -> list[str]:
+    """The names that `backend=` accepts: ours, registered ones, torch.compile's."""
+    return [*OWN_BACKENDS, *sorted({*_registered, *_torch_backends()} - set(OWN_BACKENDS))]
+
+
+def _torch_backends() -> list[str]:
+    import torch._dynamo
+
+    return list(torch._dynamo.list_backends(exclude_tags=()))
+
+
+def check_mode(mode: str | None) -> None:
+    """Raises ValueError for an unknown mode."""
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; known modes: {', '.join(MODES)}")
+
+
+def check_options(options: dict[str, Any] | None) -> None:
+    """Raises ValueError for an unknown option, TypeError for one of the wrong type."""
+    for key, value in (options or {}).items():
+        if key not in OPTIONS:
+            raise ValueError(f"unknown option {key!r}; known options: {', '.join(sorted(OPTIONS))}")
+        if not isinstance(value, OPTIONS[key]):
+            raise TypeError(f"option {key!r} is a {OPTIONS[key].__name__}, got {value!r}")
+
+
+def resolve(
+    backend: str | Backend, *, mode: str | None = None, options: dict[str, Any] | None = None, strict: bool = False
+) -> Backend:
+    """The backend function for what the user named.
+
+    Args:
+        backend: a name of `list_backends()`, or a callable `(gm, example_inputs) -> callable`.
+        mode, options: as for `minicompile.compile`; checked here.
+        strict: a failing stage raises instead of falling back to eager.
+    Raises:
+        ValueError: an unknown backend, mode or option; lists the known ones.
+        TypeError: neither a name nor a callable.
+    """
+    check_mode(mode)
+    check_options(options)
+    if not isinstance(backend, str):
+        if not callable(backend):
+            raise TypeError(f"backend is a name or a callable (gm, example_inputs), got {type(backend).__name__}")
+        return backend
+    if backend == "eager":
+        return _eager
+    if backend in OWN_BACKENDS:
+        return partial(compile_or_fall_back, target=backend, options=options, strict=strict)
+    if backend in _registered:
+        return _registered[backend]
+    if backend in _torch_backends():
+        from torch._dynamo.backends.registry import lookup_backend
+
+        return lookup_backend(backend)
+    raise ValueError(f"unknown backend {backend!r}; known backends: {', '.join(list_backends())}, or a callable")
+
+
+def _eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    return EagerGraph(gm, "backend='eager'")
+
+
+def compile_or_fall_back(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    target: str = "auto",
+    options: dict[str, Any] | None = None,
+    strict: bool = False,
+) -> Callable[..., Any]:
+    """Our middle and back end; with a gradient needed, or after a failure with one warning, the graph in eager."""
+    from .config import config
+
+    if needs_autograd(gm):
+        return EagerGraph(gm, "a gradient is needed")
+    try:
+        return compile_graph(gm, example_inputs, target=target, options=options)
+    except (BackendError, CompilerMissing) as error:
+        if strict or config.strict:
+            raise
+        _warn_once(f"minicompile: {error}\nThe graph runs in eager mode.")
+        return EagerGraph(gm, str(error))
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -1,0 +1,1 @@
+"""Real functions that the demo, the comparison tests and the benchmarks share."""
