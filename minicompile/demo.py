@@ -1,0 +1,175 @@
+"""`minicompile demo`: real functions through every stage, beside eager and torch.compile, with every stage on disk.
+
+In: a device and an output folder. Out: a table on the terminal, and per program and graph the FX graph, the IR before
+and after the passes (text and SVG), the generated native code and the generated Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .examples.programs import PROGRAMS, Program
+from .inspect.timing import Timing, format_seconds, interleaved
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from .inspect.explain import Explanation
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was seen of one program. `first` holds seconds, by compiler; `times` the steady state; `error` the largest
+    absolute difference from eager."""
+
+    program: Program
+    explanation: Explanation
+    first: dict[str, float]
+    times: dict[str, Timing]
+    error: float
+
+
+def run_demo(device: str, out: str, *, inductor: bool, only: str = "") -> int:
+    """Run all programs (or the one named), print the table, write the files. Returns the exit status: 1 if a result
+    differs from eager's by more than 1e-3."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    if only and only not in PROGRAMS:
+        raise SystemExit(f"unknown program {only!r}; known: {', '.join(PROGRAMS)}")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise SystemExit("--device cuda: torch finds no GPU here (torch.cuda.is_available() is False)")
+    console = Console()
+    programs = [PROGRAMS[only]] if only else list(PROGRAMS.values())
+    rows = []
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("warming up", total=len(programs) + 1)
+        warm_up = _warm_up(device, inductor)
+        for program in programs:
+            progress.update(task, advance=1, description=program.name)
+            rows.append(_measure(program, device, inductor))
+            write_stages(rows[-1].explanation, Path(out) / program.name)
+        progress.update(task, advance=1)
+    console.print(_table(rows, device, inductor))
+    _print_breaks(console, rows)
+    once = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in warm_up.items())
+    console.print(f"First compilation of the process, before the table (imports and set-up): {once}.")
+    console.print(f"Every stage of every graph is in {out}/.")
+    return int(any(row.error > 1e-3 for row in rows))
+
+
+def _compilers(inductor: bool) -> dict[str, Callable[..., Any]]:
+    import minicompile
+
+    return {"minicompile": minicompile.compile, **({"torch.compile": torch.compile} if inductor else {})}
+
+
+def _warm_up(device: str, inductor: bool) -> dict[str, float]:
+    """Compile something trivial with each, so that the table's first calls do not contain one-off imports."""
+    x = torch.ones(64, device=device)
+    return {
+        name: _seconds(lambda compiler=compiler: compiler(lambda t: torch.sigmoid(t))(x))
+        for name, compiler in _compilers(inductor).items()
+    }
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Programs of the demo may print; their output is swallowed while they are measured."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+@torch.no_grad()
+def _measure(program: Program, device: str, inductor: bool) -> Row:
+    from .inspect.explain import explain
+
+    fn, args = program.make(device)
+    calls = {"eager": fn, **{name: compiler(fn) for name, compiler in _compilers(inductor).items()}}
+    with _quiet():
+        expected = fn(*args)
+        first = {name: _seconds(lambda call=call: call(*args)) for name, call in calls.items() if name != "eager"}
+        error = (calls["minicompile"](*args) - expected).abs().max().item()
+        explanation = explain(calls["minicompile"])(*args)
+        times = interleaved({name: lambda call=call: call(*args) for name, call in calls.items()}, rounds=9)
+    return Row(program, explanation, first, times, error)
+
+
+def _table(rows: list[Row], device: str, inductor: bool) -> Table:
+    from rich.table import Table
+
+    threads = f", {torch.get_num_threads()} threads" if device == "cpu" else f", {torch.cuda.get_device_name()}"
+    table = Table(title=f"minicompile demo on {device}{threads}, float32, torch {torch.__version__}", title_justify="left")
+    columns = ["program", "graphs", "breaks", "kernels", "first call", "eager", "minicompile"]
+    if inductor:
+        columns += ["torch.compile", "its first call"]
+    for column in [*columns, "max error"]:
+        table.add_column(column, justify="left" if column == "program" else "right")
+    for row in rows:
+        cells = [row.program.name, *map(str, _counts(row.explanation)), format_seconds(row.first["minicompile"])]
+        cells += [_steady(row, name) for name in row.times]
+        if inductor:
+            cells.append(format_seconds(row.first["torch.compile"]))
+        table.add_row(*cells, f"{row.error:.1e}")
+    return table
+
+
+def _counts(explanation: Explanation) -> tuple[int, int, int]:
+    return explanation.graph_count, explanation.graph_break_count, explanation.kernel_count
+
+
+def _steady(row: Row, name: str) -> str:
+    """Median with spread, and the ratio to eager: absolute times mean little on a shared machine."""
+    timing = row.times[name]
+    if name == "eager":
+        return str(timing)
+    return f"{timing} ({row.times['eager'].median / timing.median:.2f}x)"
+
+
+def _print_breaks(console: Any, rows: list[Row]) -> None:
+    for row in rows:
+        for broken in row.explanation.graph_breaks:
+            console.print(f"[bold]{row.program.name}[/]: graph break at {broken}", highlight=False)
+
+
+def write_stages(explanation: Explanation, folder: Path) -> None:
+    """Write what every stage made of every graph of an explanation into a folder, numbered."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, glue in enumerate(explanation.glue):
+        (folder / f"entry_{number}_glue.py").write_text(glue)
+    for number, graph in enumerate(explanation.graphs):
+        _write_graph(graph, folder, f"graph_{number}")
+
+
+def _write_graph(graph: Any, folder: Path, stem: str) -> None:
+    from .ir.dot import fx_to_dot, render_dot
+
+    (folder / f"{stem}_1_fx.py").write_text(graph.gm.print_readable(print_output=False))
+    render_dot(fx_to_dot(graph.gm), str(folder / f"{stem}_1_fx.svg"))
+    compiled = graph.compiled
+    if not compiled.kernels and not hasattr(compiled, "ir"):
+        (folder / f"{stem}_eager.txt").write_text(f"This graph runs in eager mode: {compiled.reason}\n")
+        return
+    for step, (label, ir) in enumerate((("ir_before", compiled.ir_before), ("ir_after", compiled.ir)), start=2):
+        (folder / f"{stem}_{step}_{label}.py").write_text(ir.print())
+        ir.render(str(folder / f"{stem}_{step}_{label}.svg"))
+    suffix = "cpp" if all(kernel.language == "cpp" for kernel in compiled.kernels) else "triton.py"
+    (folder / f"{stem}_4_kernels.{suffix}").write_text(compiled.native_source)
+    (folder / f"{stem}_5_wrapper.py").write_text(compiled.wrapper_source)
+    (folder / f"{stem}_6_fusion.txt").write_text(compiled.describe())

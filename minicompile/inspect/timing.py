@@ -1,0 +1,63 @@
+"""Fair timing on noisy machines: several candidates, interleaved, medians with spread.
+
+In: named callables without arguments. Out: `Timing` per name. Interleaving matters more than repetition: a machine
+that slows down for a second slows every candidate, so ratios stay honest where absolute times do not.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call: the median, and the first and third quartile over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{format_seconds(self.median)} ±{(self.high - self.low) / 2 / self.median:.0%}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Three digits and a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def interleaved(
+    candidates: Mapping[str, Callable[[], Any]], *, rounds: int = 15, seconds_per_round: float = 0.02
+) -> dict[str, Timing]:
+    """Time each candidate `rounds` times, taking turns.
+
+    Args:
+        candidates: name → function to call; each is called once first to warm up.
+        rounds: how many turns each gets.
+        seconds_per_round: how long one turn lasts, about; at least one call.
+    """
+    from torch.utils.benchmark import Timer
+
+    timers = {name: Timer("f()", globals={"f": fn}) for name, fn in candidates.items()}
+    number = {}
+    for name, timer in timers.items():
+        timer.timeit(1)
+        number[name] = max(1, int(seconds_per_round / timer.timeit(1).mean))
+    samples: dict[str, list[float]] = {name: [] for name in timers}
+    for _ in range(rounds):
+        for name, timer in timers.items():
+            samples[name].append(timer.timeit(number[name]).mean)
+    return {name: _summary(values) for name, values in samples.items()}
+
+
+def _summary(values: list[float]) -> Timing:
+    if len(values) < 2:
+        return Timing(values[0], values[0], values[0])
+    low, _, high = statistics.quantiles(values, n=4)
+    return Timing(statistics.median(values), low, high)

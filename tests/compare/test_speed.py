@@ -1,0 +1,54 @@
+"""The speed promises that a test can keep on a noisy machine: ratios measured side by side, with room to spare."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+import minicompile
+from minicompile.examples.programs import PROGRAMS, information_score
+from minicompile.inspect.timing import interleaved
+
+
+def test_cached_call_costs_less_than_a_third_of_torch_compiles() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + 1)
+
+    x = torch.randn(8)
+    ours, theirs = minicompile.compile(fn), torch.compile(fn)
+    times = interleaved({"ours": lambda: ours(x), "theirs": lambda: theirs(x)}, rounds=21)
+    assert times["ours"].median < times["theirs"].median / 3, times
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def test_first_call_takes_less_than_a_third_of_torch_compiles() -> None:
+    _, args = PROGRAMS["InformationScorer"].make("cpu")
+    for compiler in (minicompile.compile, torch.compile):
+        compiler(lambda x: torch.relu(x + 1))(torch.ones(8))
+    theirs = torch.compile(information_score, options={"force_disable_caches": True})
+    with torch.no_grad():
+        our_time = seconds(lambda: minicompile.compile(information_score)(*args))
+        their_time = seconds(lambda: theirs(*args))
+    assert our_time < their_time / 3, (our_time, their_time)
+
+
+def test_import_adds_little_to_torchs() -> None:
+    script = "import torch, time; t = time.perf_counter(); import minicompile; print(time.perf_counter() - t)"
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True) for _ in range(3)]
+    assert min(float(run.stdout) for run in runs) < 0.3
+
+
+def test_import_leaves_slow_packages_alone() -> None:
+    slow = ("sympy", "triton", "rich", "networkx", "graphviz", "pygraphviz", "bytecode")
+    script = f"import torch, sys; old = set(sys.modules); import minicompile; print([m for m in {slow} if m in set(sys.modules) - old])"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
