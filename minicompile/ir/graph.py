@@ -82,7 +82,21 @@ class InputView:
     whole: bool = False
 
 
-Output = Union[Node, InputView, int, float, bool, None, Any]
+@dataclass(frozen=True, eq=False)
+class BufferView:
+    """A graph output that shares memory with another output, as eager's would: a view of `buffer`'s storage.
+
+    All BufferViews over one `buffer` share its storage: each is `buffer.as_strided(type.shape, type.strides, offset)`,
+    where `buffer` is laid out by the strides of its own type. Outputs that are one and the same tensor object are one
+    and the same BufferView object.
+    """
+
+    buffer: Node
+    type: TensorType
+    offset: Any = 0
+
+
+Output = Union[Node, InputView, BufferView, int, float, bool, None, Any]
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,9 @@ class Graph:
     Attributes:
         inputs: nodes of op `"input"`, in call order; their type is a TensorType or (symbolic int argument) a SizeType.
         nodes: all other nodes in an order in which operands come first.
-        outputs: one per result of the call: a Node, an InputView, a Dim, a Python scalar or None.
+        outputs: one per result of the call: a Node, an InputView, a BufferView, a Dim, a Python scalar or None. A Node
+            is returned in memory of its own, shared with no input and no other output, even if it is an input node, a
+            view of one, or stands among the outputs twice (eager computed it twice); sharing is spelled by the Views.
         writes: (input index, node): after all nodes ran, `inputs[index].copy_(node)`; in order.
         symbols: size symbol name → the value it had when traced (a hint for heuristics, never baked in).
         name: for file names and kernel names.
@@ -114,9 +130,11 @@ class Graph:
         return result
 
     def roots(self) -> Iterator[Node]:
-        """The nodes that the graph must compute: outputs and written values."""
-        yield from _nodes_in(self.outputs)
+        """The nodes that the graph must compute: outputs, written values, and calls with an effect of their own."""
+        for out in self.outputs:
+            yield from _nodes_in(out.buffer if isinstance(out, BufferView) else out)
         yield from (node for _, node in self.writes)
+        yield from (node for node in self.nodes if node.attrs.get("effect"))
 
     def rewrite(self, rule: Callable[[Node, tuple[Any, ...]], Node | Any]) -> Graph:
         """Rebuild the graph in order.

@@ -184,10 +184,22 @@ type's shape has the length)."""
 CREATION = frozenset({"full", "iota"})
 """Without tensor arguments: full (args: value), iota (attrs: dim; int64 index along that dimension of its shape)."""
 
-STRUCTURAL = frozenset({"input", "extern", "getitem", "cast"})
-"""input (attrs: name, index); extern (attrs: target, an OpOverload; kwargs; args as ATen takes them; the type is a
-tuple where ATen returns several); getitem (args: extern node, index); cast (attrs: dtype)."""
+STRUCTURAL = frozenset({"input", "extern", "getitem", "cast", "constant"})
+"""input (attrs: name, index).
 
+cast (attrs: dtype): pointwise; to the dtype that the argument already has it is a copy, made for its strides.
+
+constant (attrs: value, a real tensor that nobody writes).
+
+extern (attrs: target, an OpOverload; kwargs, a dict without Nodes; keywords): calls ATen. The args are ATen's, and at
+their end stand the Nodes of keyword arguments, named in order by the tuple `keywords`. Tensor arguments must be laid
+out by the strides of their types: ATen's results may depend on them. The type is a tuple where ATen returns several;
+its entries are None for results that are not tensors. The result never shares memory with an argument. Torch's fake
+tensors are now and then wrong about the strides of a result: who reads it by its type's strides must check them, and
+who returns it returns it as it is. `effect=True`
+marks calls that do more than return a value (random numbers, in-place): all of them run, once, in order.
+
+getitem (args: extern node, index)."""
 
 def is_pointwise(op: str) -> bool:
     return op in POINTWISE or op == "cast"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from .graph import Graph, InputView, Node
+from .graph import BufferView, Graph, InputView, Node
 
 Rule = Callable[[Node, tuple[Any, ...]], Any]
 
@@ -42,7 +42,7 @@ def rewrite_graph(graph: Graph, rule: Rule) -> Graph:
         value[node] = result
         if isinstance(result, Node) and result.op != "input":
             place(result)
-    outputs = tuple(out if isinstance(out, InputView) else substitute(out, value) for out in graph.outputs)
+    outputs = substitute_outputs(graph.outputs, value)
     writes = tuple((index, value[node]) for index, node in graph.writes)
     return replace(graph, nodes=tuple(order), outputs=outputs, writes=writes)
 
@@ -54,3 +54,17 @@ def substitute(value: Any, mapping: dict[Node, Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(substitute(item, mapping) for item in value)
     return value
+
+
+def substitute_outputs(outputs: tuple[Any, ...], mapping: dict[Node, Any]) -> tuple[Any, ...]:
+    """The outputs over new nodes; a BufferView that stands twice stays one object."""
+    views: dict[BufferView, BufferView] = {}
+
+    def one(out: Any) -> Any:
+        if isinstance(out, InputView):
+            return out
+        if isinstance(out, BufferView):
+            return views.setdefault(out, replace(out, buffer=mapping[out.buffer]))
+        return substitute(out, mapping)
+
+    return tuple(map(one, outputs))

@@ -51,9 +51,21 @@ def free_symbols(dim: Any) -> set[str]:
 
 def evaluate(dim: Any, values: dict[str, int]) -> int:
     """The dimension's value when each symbol has the given one. Raises KeyError for a symbol without a value."""
-    if isinstance(dim, int):
-        return dim
-    return int(dim.subs({symbol: values[symbol.name] for symbol in dim.free_symbols}))
+    return dim if isinstance(dim, int) else int(_substitute(dim, values))
+
+
+def evaluate_scalar(value: Any, values: dict[str, int]) -> int | float | bool:
+    """A Python scalar, or an expression over size symbols that may be fractional, as a number."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    result = _substitute(value, values)
+    return int(result) if result.is_integer else float(result)
+
+
+def _substitute(expr: Any, values: dict[str, int]) -> Any:
+    from sympy import Integer
+
+    return expr.subs({symbol: Integer(values[symbol.name]) for symbol in expr.free_symbols})
 
 
 def dims_text(dims: Any) -> str:
@@ -64,8 +76,9 @@ def dim_text(dim: Any, target: str = "python") -> str:
     """The dimension as source text.
 
     Args:
-        dim: int or sympy expression.
-        target: `"python"` (floor division is `//`) or `"cpp"` (helpers `mc_floordiv`, `mc_mod` on int64).
+        dim: int or sympy expression; fractional ones, which only occur as scalars, become floating expressions.
+        target: `"python"` (floor division is `//`; needs `math`) or `"cpp"` (helpers `mc_floordiv`, `mc_mod`,
+            `mc_max`, `mc_min` on int64; builtins of gcc and clang on double).
     Raises:
         NotImplementedError: an expression kind that no printer rule knows; callers fall back to an extern call.
     """
@@ -74,30 +87,72 @@ def dim_text(dim: Any, target: str = "python") -> str:
     return _print(dim, target)
 
 
+_PYTHON = {
+    "FloorDiv": "({0} // {1})",
+    "CleanDiv": "({0} // {1})",
+    "Mod": "({0} % {1})",
+    "PythonMod": "({0} % {1})",
+    "ModularIndexing": "({0} // {1} % {2})",
+    "Max": "max({0}, {1})",
+    "Min": "min({0}, {1})",
+    "IntTrueDiv": "({0} / {1})",
+    "FloatTrueDiv": "({0} / {1})",
+    "ToFloat": "float({0})",
+    "OpaqueUnaryFn_sqrt": "math.sqrt({0})",
+    "FloatPow": "({0} ** {1})",
+    "PowByNatural": "({0} ** {1})",
+    "CeilToInt": "math.ceil({0})",
+    "FloorToInt": "math.floor({0})",
+    "TruncToInt": "math.trunc({0})",
+}
+_CPP = {
+    "FloorDiv": "mc_floordiv({0}, {1})",
+    "CleanDiv": "mc_floordiv({0}, {1})",
+    "Mod": "mc_mod({0}, {1})",
+    "PythonMod": "mc_mod({0}, {1})",
+    "ModularIndexing": "mc_mod(mc_floordiv({0}, {1}), {2})",
+    "Max": "mc_max({0}, {1})",
+    "Min": "mc_min({0}, {1})",
+    "IntTrueDiv": "((double){0} / (double){1})",
+    "FloatTrueDiv": "((double){0} / (double){1})",
+    "ToFloat": "(double)({0})",
+    "OpaqueUnaryFn_sqrt": "__builtin_sqrt((double){0})",
+    "FloatPow": "__builtin_pow((double){0}, (double){1})",
+    "CeilToInt": "(int64_t)__builtin_ceil({0})",
+    "FloorToInt": "(int64_t)__builtin_floor({0})",
+    "TruncToInt": "(int64_t){0}",
+}
+_TEXTS = {"python": _PYTHON, "cpp": _CPP}
+"""Kind of expression → its text per target. Max and Min of several arguments nest."""
+
+
 def _print(expr: Any, target: str) -> str:
     if expr.is_Integer:
         return str(int(expr))
+    if expr.is_Number:
+        return repr(float(expr))
     if expr.is_Symbol:
         return str(expr.name)
     args = [_print(arg, target) for arg in expr.args]
     kind = type(expr).__name__
-    if kind == "Add":
-        return "(" + " + ".join(args) + ")"
-    if kind == "Mul":
-        return "(" + "*".join(args) + ")"
-    if kind == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
-        return "(" + "*".join([args[0]] * int(expr.args[1])) + ")"
-    if kind in ("FloorDiv", "CleanDiv"):
-        return f"({args[0]} // {args[1]})" if target == "python" else f"mc_floordiv({args[0]}, {args[1]})"
-    if kind in ("Mod", "PythonMod"):
-        return f"({args[0]} % {args[1]})" if target == "python" else f"mc_mod({args[0]}, {args[1]})"
-    if kind == "ModularIndexing":
-        base = f"({args[0]} // {args[1]})" if target == "python" else f"mc_floordiv({args[0]}, {args[1]})"
-        return f"({base} % {args[2]})" if target == "python" else f"mc_mod({base}, {args[2]})"
-    if kind in ("Max", "Min"):
-        name = kind.lower() if target == "python" else f"mc_{kind.lower()}"
-        text = args[0]
-        for arg in args[1:]:
-            text = f"{name}({text}, {arg})"
-        return text
-    raise NotImplementedError(f"size expression {expr} has a {kind}, which has no {target} text")
+    if kind in ("Add", "Mul"):
+        return "(" + (" + " if kind == "Add" else "*").join(args) + ")"
+    if kind == "Pow":
+        return _power(expr, args, target)
+    text = _TEXTS[target].get(kind)
+    if text is None:
+        raise NotImplementedError(f"size expression {expr} has a {kind}, which has no {target} text")
+    while kind in ("Max", "Min") and len(args) > 2:
+        args = [text.format(*args[:2]), *args[2:]]
+    return text.format(*args)
+
+
+def _power(expr: Any, args: list[str], target: str) -> str:
+    """Small positive powers are products; roots and inverses are floating."""
+    exponent = expr.args[1]
+    if exponent.is_Integer and int(exponent) > 0:
+        return "(" + "*".join([args[0]] * int(exponent)) + ")"
+    if exponent.is_Integer:
+        one = "1.0" if target == "cpp" else "1"
+        return f"({one} / ({'*'.join([args[0]] * -int(exponent))}))"
+    return _TEXTS[target]["FloatPow"].format(*args)

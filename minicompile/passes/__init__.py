@@ -1,0 +1,62 @@
+"""Passes: each improves a graph and keeps its meaning.
+
+In: an `ir.Graph`.
+Out: an `ir.Graph` that computes the same, verified after every pass.
+
+A pass is a module with `run(graph) -> Graph`; one idea a file. The order matters little, since the sequence is
+repeated until nothing changes (two rounds nearly always).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.graph import Graph
+from ..ir.verifier import verify
+from . import algebra, cse, dce, fold
+
+__all__ = ["PASSES", "run"]
+
+PASSES: dict[str, Callable[[Graph], Graph]] = {
+    "dce": dce.run,
+    "fold": fold.run,
+    "algebra": algebra.run,
+    "cse": cse.run,
+}
+"""Name → pass, in the order in which they run."""
+
+_MAX_ROUNDS = 4
+
+
+def run(graph: Graph, names: Sequence[str] | None = None, history: list[tuple[str, Graph]] | None = None) -> Graph:
+    """Run passes, and at the end drop what became dead.
+
+    Args:
+        names: passes by name, in order, each once; None: all, repeated until nothing changes.
+        history: receives (pass name, graph after it) for every pass that changed something.
+    Raises:
+        ValueError: an unknown name.
+        VerifyError: a pass broke a rule of the IR.
+    """
+    verify(graph)
+    if names is not None:
+        return _round(graph, names, history)
+    for _ in range(_MAX_ROUNDS):
+        new = _round(graph, [*PASSES, "dce"], history)
+        if new.nodes == graph.nodes:
+            return new
+        graph = new
+    return graph
+
+
+def _round(graph: Graph, names: Sequence[str], history: list[tuple[str, Graph]] | None) -> Graph:
+    for name in names:
+        if name not in PASSES:
+            raise ValueError(f"no pass {name!r}; known are {', '.join(PASSES)}")
+        new = PASSES[name](graph)
+        if new.nodes == graph.nodes and new.outputs == graph.outputs and new.writes == graph.writes:
+            continue
+        graph = verify(new)
+        if history is not None:
+            history.append((name, graph))
+    return graph

@@ -5,9 +5,9 @@ same bytes, later, perhaps in another process. A file is written under a tempora
 whole file or none, two writers of one key both succeed, and a library that some process has mapped is never changed
 under it.
 
-The folder is the user's own (mode 0700): what is loaded from it runs as code, so a folder that others own or may write
-to is refused. A folder that cannot be used, or that turns out to be full, is replaced by a temporary one for the rest
-of the process, with one warning: a cache must never be the reason that a compilation fails.
+The folder is the user's own (mode 0700): what is loaded from it runs as code, so a folder that somebody else owns or
+that everybody may write to is refused. A folder that cannot be used, or that turns out to be full, is replaced by a
+temporary one for the rest of the process, with one warning: a cache must never be the reason that a compilation fails.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class CacheInfo:
     size: int
     temporary: bool
 
+    def __str__(self) -> str:
+        kept = ", gone when this process ends" if self.temporary else ""
+        return f"{self.path}: {self.entries} files, {self.size / 1e6:.1f} MB{kept}"
+
 
 def requested_dir() -> Path:
     """The folder that the user asked for: config.cache_dir, $MINICOMPILE_CACHE_DIR, or the user's cache folder."""
@@ -46,8 +50,10 @@ def requested_dir() -> Path:
     asked = config.cache_dir or os.environ.get(ENVIRONMENT_VARIABLE)
     if asked:
         return Path(asked).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "minicompile"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):  # no home folder, as for a user that only a container knows
+        return Path(tempfile.gettempdir()) / f"minicompile-{os.geteuid()}"
+    return Path(base) / "minicompile"
 
 
 def cache_dir() -> Path:
@@ -135,8 +141,8 @@ def _prepare(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.geteuid():
         raise PermissionError("it belongs to another user")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError("other users may write to it")
+    if status.st_mode & stat.S_IWOTH:
+        raise PermissionError("everybody may write to it")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError("it is read-only")
 

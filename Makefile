@@ -1,0 +1,38 @@
+# `make demo` and `make test` work on a fresh clone; everything they need goes into .venv.
+#   make demo [ARGS=--no-inductor]   install, compile and run real functions, print the table, write demo-output/
+#   make test [ARGS=tests/codegen]   install, run the test-suite
+#   make lint                        ruff, and mypy on the package
+# PYTHON=python3.12 chooses the interpreter that .venv is made with.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
+
+.PHONY: help demo test lint install clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile
+
+demo: $(INSTALLED)
+	$(BIN)/minicompile demo $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+install: $(INSTALLED)
+
+# Without build isolation: pip would fetch setuptools again, into a folder of its own, and not heed the constraints.
+$(INSTALLED): pyproject.toml setup.py constraints.txt $(shell find minicompile -name '*.c' -o -name 'cpython_frames.h')
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) setuptools wheel
+	$(PIP) --no-build-isolation -e '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build demo-output

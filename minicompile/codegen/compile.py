@@ -1,0 +1,144 @@
+"""ir.Graph → CompiledGraph: the back end's own main line.
+
+In: an optimised Graph and the name of a back end. Out: a `CompiledGraph`, built and ready to call.
+
+    prepare → fuse → lower_kernel (each group) → print (C++ or Triton) → build → wrapper
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..ir.graph import Graph, Node
+from ..ir.ops import CREATION
+from ..ir.types import Dim, TensorType
+from .compiled import CompiledGraph, KernelInfo
+from .fusion import Unit, fuse
+from .lower_kernel import Lowered, lower_kernel
+from .prepare import Views, prepare
+from .wrapper import Launch, write_wrapper
+
+BACKENDS = ("auto", "cpp", "triton")
+
+
+def compile_ir(graph: Graph, *, backend: str = "auto", options: Mapping[str, Any] | None = None) -> CompiledGraph:
+    """Compile a graph.
+
+    Args:
+        backend: "cpp", "triton", or "auto": C++ for a graph on the CPU, Triton for one on a GPU.
+        options: none is defined for code generation yet.
+    Raises:
+        ValueError: an unknown back end, or one that cannot run on the graph's device.
+        CompilerMissing, CompileError: from the native build.
+    """
+    backend = choose_backend(graph, backend)
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "fusion"):
+        prepared = prepare(graph)
+        views = Views()
+        plan = fuse(prepared, views)
+    with _timed(seconds, "kernels"):
+        lowered = lower_units(plan.units, prepared)
+        kernels = list(lowered.values())
+        backend_module = _printer(backend)
+        source, infos, calls = backend_module.build([low.kernel for low in kernels], seconds)
+    with _timed(seconds, "wrapper"):
+        launches = {
+            unit: Launch(low.kernel, low.nodes, call) for (unit, low), call in zip(lowered.items(), calls, strict=True)
+        }
+        wrapper = write_wrapper(prepared, plan.units, launches, views)
+    return CompiledGraph(
+        call=wrapper.call,
+        name=graph.name,
+        ir=graph,
+        kernels=[
+            describe(unit, low, text, backend)
+            for (unit, low), text in zip(lowered.items(), infos, strict=True)
+            if any(node.tensor.numel != 0 for node in unit.stored)
+        ],
+        externs=[str(unit.members[0].attrs["target"]) for unit in plan.units if unit.is_extern],
+        wrapper_source=wrapper.source,
+        native_source=source,
+        decisions=plan.decisions,
+        seconds=seconds,
+    )
+
+
+def _printer(backend: str) -> Any:
+    """The module that prints and builds kernels; Triton is imported only where it is used."""
+    if backend == "triton":
+        from . import triton_build
+
+        return triton_build
+    from . import cpp_build
+
+    return cpp_build
+
+
+def choose_backend(graph: Graph, backend: str) -> str:
+    """Resolve "auto", and refuse what cannot work. Raises ValueError."""
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown code generation back end {backend!r}; known: {', '.join(BACKENDS)}")
+    nodes = (*graph.inputs, *graph.nodes)
+    devices = {node.type.device.type for node in nodes if isinstance(node.type, TensorType)}
+    on_gpu = bool(devices - {"cpu"})
+    if backend == "auto":
+        return "triton" if on_gpu else "cpp"
+    if backend == "triton" and not on_gpu:
+        raise ValueError("backend 'triton' needs CUDA tensors; this graph is on the CPU: use backend='cpp' or 'auto'")
+    if backend == "cpp" and on_gpu:
+        raise ValueError(f"backend 'cpp' needs CPU tensors; this graph is on {', '.join(sorted(devices))}")
+    return backend
+
+
+def lower_units(units: list[Unit], graph: Graph) -> dict[Unit, Lowered]:
+    """The kernel of each group, in running order."""
+    result: dict[Unit, Lowered] = {}
+    for unit in units:
+        if unit.iteration is not None:
+            name = kernel_name(len(result), unit)
+            result[unit] = lower_kernel(name, unit.members, set(unit.stored), unit.iteration, graph.symbols)
+    return result
+
+
+def kernel_name(number: int, unit: Unit) -> str:
+    """`kernel_3_exp_sum_div`: a number, and up to three of the ops that say most (a cast says little)."""
+    ops = dict.fromkeys(node.op for node in unit.members if node.op != "cast")
+    return re.sub(r"\W", "_", "_".join(["kernel", str(number), *(list(ops)[-3:] or ["copy"])]))
+
+
+def describe(unit: Unit, low: Lowered, source: str, backend: str) -> KernelInfo:
+    """The record of one kernel."""
+    origins = dict.fromkeys(node.origin for node in unit.members if node.origin is not None)
+    return KernelInfo(
+        name=low.kernel.name,
+        language=backend,
+        source=source,
+        ops=[node.op for node in unit.members],
+        origins=list(origins),
+        bytes_moved=bytes_moved(low.nodes),
+        kind="reduction" if low.kernel.is_reduction else "pointwise",
+        ir=str(low.kernel),
+    )
+
+
+def bytes_moved(nodes: tuple[Node, ...]) -> Dim:
+    """Each buffer once."""
+    total: Dim = 0
+    for node in nodes:
+        if node.op not in CREATION:
+            total = total + node.tensor.numel * node.tensor.dtype.itemsize
+    return total
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - start

@@ -1,0 +1,103 @@
+"""What code generation hands on: the callable, and everything a person may want to see about it.
+
+In: nothing. Out: the records `KernelInfo`, `FusionDecision` and `CompiledGraph`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.graph import Graph, Origin
+from ..ir.symbols import dim_text
+
+
+@dataclass(frozen=True)
+class FusionDecision:
+    """Two neighbouring groups, and why they became one kernel or did not."""
+
+    first: str
+    second: str
+    fused: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.first} + {self.second}: {'fused' if self.fused else 'kept apart'}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One generated kernel.
+
+    Attributes:
+        name: the function's name in the native source.
+        language: "cpp" or "triton".
+        source: its native source.
+        ops: IR ops in it, in order.
+        origins: the user's lines it computes, each once.
+        bytes_moved: bytes loaded and stored, each tensor counted once per load; an int or a size expression.
+        kind: "pointwise" or "reduction".
+        ir: the kernel IR as text.
+    """
+
+    name: str
+    language: str
+    source: str
+    ops: list[str]
+    origins: list[Origin]
+    bytes_moved: Any
+    kind: str
+    ir: str = ""
+
+
+@dataclass
+class CompiledGraph:
+    """A compiled graph; call it with the graph's inputs, get the tuple of its outputs.
+
+    Attributes:
+        call: the generated wrapper.
+        ir: the graph that was compiled; `ir_before` the one before the passes, where the pipeline keeps it.
+        kernels: in order of launch.
+        externs: ATen calls that remain, by name, in order.
+        wrapper_source: Python text of `call`.
+        native_source: C++ or Triton text of all kernels.
+        decisions: what fusion tried.
+        seconds: stage → seconds.
+    """
+
+    call: Callable[..., tuple[Any, ...]]
+    name: str
+    ir: Graph
+    kernels: list[KernelInfo]
+    externs: list[str]
+    wrapper_source: str
+    native_source: str
+    decisions: list[FusionDecision] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    ir_before: Graph | None = None
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        return self.call(*args)
+
+    def describe(self) -> str:
+        """The plan as text: kernels with their ops, lines and bytes, extern calls, and every fusion decision."""
+        lines = [f"{self.name}: {len(self.kernels)} kernel(s), {len(self.externs)} extern call(s)"]
+        for kernel in self.kernels:
+            lines.append(f"  {kernel.name} ({kernel.language}, {kernel.kind}): {' '.join(kernel.ops)}")
+            lines.append(f"    moves {_bytes_text(kernel.bytes_moved)}")
+            lines.extend(f"    {origin}" for origin in kernel.origins)
+        lines.extend(f"  extern {name}" for name in self.externs)
+        if self.decisions:
+            lines.append("  fusion:")
+            lines.extend(f"    {decision}" for decision in self.decisions)
+        return "\n".join(lines)
+
+
+def _bytes_text(count: Any) -> str:
+    if not isinstance(count, int):
+        return f"{dim_text(count)} bytes"
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

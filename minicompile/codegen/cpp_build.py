@@ -1,0 +1,29 @@
+"""Print all kernels of a graph as one C++ translation unit, build it, load its functions.
+
+In: kernels. Out: (source, each kernel's text, a callable for each).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ..runtime.cpp_build import build_shared_object
+from ..runtime.launch import load_kernel
+from .cpp import print_cpp, translation_unit
+from .kernel_ir import Kernel
+
+
+def build(
+    kernels: Sequence[Kernel], seconds: dict[str, float]
+) -> tuple[str, list[str], list[Callable[..., None]]]:
+    """See the module's docstring. `seconds["native"]` gets the compiler's time."""
+    if not kernels:
+        return "", [], []
+    texts = [print_cpp(kernel) for kernel in kernels]
+    source = translation_unit(texts)
+    start = time.perf_counter()
+    library = build_shared_object(source)
+    seconds["native"] = time.perf_counter() - start
+    calls = [load_kernel(library, k.name, len(k.buffers), len(k.symbols)) for k in kernels]
+    return source, texts, calls

@@ -1,0 +1,87 @@
+"""How single values are spelled in C++: types, literals, casts, one instruction's expression.
+
+In: values of the kernel IR and the names of their operands. Out: C++ expressions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..ir.ops import POINTWISE
+from ..ir.symbols import dim_text
+from ..ir.types import dtype_kind
+from .kernel_ir import Value
+
+CPP_TYPES = {
+    torch.float64: "double",
+    torch.float32: "float",
+    torch.int64: "int64_t",
+    torch.int32: "int32_t",
+    torch.int16: "int16_t",
+    torch.int8: "int8_t",
+    torch.uint8: "uint8_t",
+    torch.bool: "unsigned char",
+    torch.bfloat16: "uint16_t",
+    torch.float16: "uint16_t",
+}
+"""In memory. Registers never hold the last two."""
+
+_HALF = {torch.bfloat16: "bf16", torch.float16: "half"}
+
+
+def literal(value: Any, dtype: torch.dtype) -> str:
+    """A constant of a register dtype. A float is rounded from double, as eager rounds a Python scalar."""
+    if dtype is torch.bool:
+        return f"(unsigned char){int(value)}"
+    if not dtype.is_floating_point:
+        low = torch.iinfo(dtype).min
+        text = f"({low + 1}LL - 1)" if value == low else f"{value}LL"
+        return f"({CPP_TYPES[dtype]}){text}"
+    if math.isnan(value):
+        text = '__builtin_nan("")'
+    elif math.isinf(value):
+        text = "__builtin_inf()" if value > 0 else "-__builtin_inf()"
+    else:
+        text = repr(float(value))
+    return f"({CPP_TYPES[dtype]}){text}"
+
+
+def load_text(dtype: torch.dtype, place: str) -> str:
+    return f"mc_from_{_HALF[dtype]}({place})" if dtype in _HALF else place
+
+
+def store_text(dtype: torch.dtype, value: str) -> str:
+    return f"mc_to_{_HALF[dtype]}({value})" if dtype in _HALF else value
+
+
+def cast_text(arg: str, source: torch.dtype, target: torch.dtype) -> str:
+    """From a register dtype to `target`; to a half type means rounding a float register."""
+    if target in _HALF:
+        value = arg if source == torch.float32 else f"(float){arg}"
+        return f"mc_round_{_HALF[target]}({value})"
+    if target is torch.bool:
+        return f"(unsigned char)({arg} != 0)"
+    if source.is_floating_point and not target.is_floating_point:
+        return f"mc_cast_int<{CPP_TYPES[target]}>({arg})"
+    return f"({CPP_TYPES[target]}){arg}"
+
+
+def expression(value: Value, args: list[str]) -> str:
+    """The right-hand side of an instruction other than reduce and store."""
+    attrs = value.attrs
+    if value.op == "load":
+        return load_text(attrs["buffer"].dtype, f"{attrs['buffer'].name}[{attrs['index'].text('cpp')}]")
+    if value.op == "const":
+        return literal(attrs["value"], value.dtype)
+    if value.op == "index":
+        return attrs["index"].text("cpp")
+    if value.op == "size":
+        return dim_text(attrs["dim"], "cpp")
+    if value.op == "cast":
+        return cast_text(args[0], value.args[0].dtype, attrs["dtype"])
+    operand = value.args[-1].dtype
+    text = POINTWISE[value.op].text("cpp", dtype_kind(operand))
+    return text.format(*args, t=CPP_TYPES[operand])

@@ -1,0 +1,379 @@
+"""Which nodes become one kernel: greedy over the DAG, best saving first, every decision with its reason.
+
+In: a prepared Graph (see prepare.py).
+Out: `FusionPlan`: groups in an order in which they can run, each with its nodes, what it stores and its `Iteration`; and
+the decisions taken.
+
+A pair of groups is a candidate when one reads what the other computes, or when both read the same tensor. Its saving is
+the bytes that no longer travel. A pair is merged when no third unit lies between the two (no cycle), no call with an
+effect stands between them, and the merged nodes have one iteration (`iteration.analyse`, which gives the reason if not).
+Cheap nodes that read no more than they write (the float32 of a bfloat16 input, a mask made of indices) are never a group of their own:
+every group that reads them computes them again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..ir.graph import BufferView, Graph, Node
+from ..ir.ops import CREATION, REDUCTIONS, VIEWS, is_pointwise
+from ..ir.symbols import evaluate, free_symbols
+from ..ir.types import Dim, TensorType
+from .compiled import FusionDecision
+from .iteration import CHEAP, Iteration, Refused, analyse, cost
+from .prepare import Views
+
+MAX_NODES = 160
+"""Nodes in one kernel; larger kernels compile slowly and spill registers."""
+
+MAX_SHARING = 24
+"""Groups that read one tensor and are tried against each other."""
+
+
+@dataclass(eq=False)
+class Unit:
+    """A group of nodes that become one kernel, or one extern call.
+
+    Attributes:
+        index: position in the graph of the first node; a stable identity.
+        members: in graph order; inlined nodes included, where they are needed.
+        stored: members that must be written to memory.
+        iteration: None for an extern call.
+    """
+
+    index: int
+    members: list[Node]
+    stored: list[Node] = field(default_factory=list)
+    iteration: Iteration | None = None
+    own: frozenset[Node] = frozenset()
+    before: int = 0  # bit set of the units (by index) that must run before
+    segment: int = 0
+    stamp: int = 0  # changes with every merge, so that stale candidates are noticed
+
+    @property
+    def is_extern(self) -> bool:
+        return self.iteration is None
+
+
+@dataclass
+class FusionPlan:
+    """Units in running order; and why they are what they are."""
+
+    units: list[Unit]
+    decisions: list[FusionDecision]
+    labels: dict[Node, str]
+
+
+def fuse(graph: Graph, views: Views) -> FusionPlan:
+    """Plan the kernels of a prepared graph."""
+    return _Fusion(graph, views).run()
+
+
+def is_compute(node: Node) -> bool:
+    """Whether a kernel computes the node."""
+    return is_pointwise(node.op) or node.op in REDUCTIONS
+
+
+class _Fusion:
+    def __init__(self, graph: Graph, views: Views) -> None:
+        self.graph, self.views = graph, views
+        self.position = {node: i for i, node in enumerate(graph.nodes)}
+        self.labels = {node: f"{node.op}_{i}" for node, i in self.position.items()}
+        self.rooted = _rooted(graph, views)
+        self.users = _users(graph, views)
+        self.inlined = self._inlined()
+        self.units: dict[int, Unit] = {}
+        self.unit_of: dict[Node, Unit] = {}
+        self.decisions: list[FusionDecision] = []
+        self._make_units()
+
+    def run(self) -> FusionPlan:
+        queue = [candidate for unit in self.units.values() for candidate in self._candidates(unit)]
+        heapq.heapify(queue)
+        tried: set[tuple[int, int, int, int]] = set()
+        while queue:
+            _, low, high, low_stamp, high_stamp = heapq.heappop(queue)
+            first, second = self.units.get(low), self.units.get(high)
+            key = (low, high, low_stamp, high_stamp)
+            stale = first is None or second is None or (first.stamp, second.stamp) != (low_stamp, high_stamp)
+            if stale or key in tried:
+                continue
+            tried.add(key)
+            assert first is not None and second is not None
+            merged = self._try(first, second)
+            if merged is not None:
+                for candidate in self._candidates(merged):
+                    heapq.heappush(queue, candidate)
+        return FusionPlan(self._schedule(), self.decisions, self.labels)
+
+    # --- units --------------------------------------------------------------------------------------------------
+
+    def _inlined(self) -> set[Node]:
+        """Nodes that every reader computes again."""
+        found: set[Node] = set()
+        for node in self.graph.nodes:
+            if not is_pointwise(node.op) or node in self.rooted or cost(node) > CHEAP:
+                continue
+            reads = [self.views.base(arg) for arg in node.operands()]
+            if any(is_compute(base) and base not in found for base in reads):
+                continue
+            if sum(_bytes(base) for base in reads if not is_compute(base)) <= _bytes(node):
+                if not self._read_through_slice(node) and len(self.users[node]) <= 8:
+                    found.add(node)
+        return found
+
+    def _read_through_slice(self, node: Node) -> bool:
+        """Whether a reader sees a part of the node, or sees it in an order that needs memory."""
+        return any(
+            view.op == "slice" or (view.op == "reshape" and view.args[0].op != node.op)
+            for user in self.users[node] for view in _chain(user, node)
+        )
+
+    def _make_units(self) -> None:
+        segment = 0
+        last_effect: Unit | None = None
+        for node in self.graph.nodes:
+            if node.op == "extern":
+                unit = Unit(self.position[node], [node], [node], segment=segment)
+                if node.attrs.get("effect"):
+                    segment += 1
+                    unit.segment = segment
+                    segment += 1
+            elif is_compute(node) and node not in self.inlined:
+                unit = self._single(node, segment)
+            else:
+                continue
+            unit.own = frozenset([node])
+            self._place(unit)
+            if node.attrs.get("effect"):
+                if last_effect is not None:
+                    unit.before |= last_effect.before | 1 << last_effect.index
+                last_effect = unit
+
+    def _single(self, node: Node, segment: int) -> Unit:
+        """A group of one node. What cannot be computed again inside it becomes a group of its own first."""
+        while True:
+            members = self._with_inlined(frozenset([node]))
+            stored = [node]
+            try:
+                return Unit(self.position[node], members, stored, analyse(members, set(stored), self.views), segment=segment)
+            except Refused:
+                again = [n for n in members if n is not node]
+                if not again:
+                    raise
+                for extra in again:
+                    self.inlined.discard(extra)
+                    unit = self._single(extra, segment)
+                    unit.own = frozenset([extra])
+                    self._place(unit)
+
+    def _place(self, unit: Unit) -> None:
+        self.units[unit.index] = unit
+        for node in unit.own:
+            self.unit_of[node] = unit
+        for other in self._sources(unit):
+            unit.before |= other.before | 1 << other.index
+
+    def _with_inlined(self, nodes: frozenset[Node]) -> list[Node]:
+        """The nodes and the inlined ones they need, in graph order."""
+        found = set(nodes)
+        stack = list(nodes)
+        while stack:
+            for arg in stack.pop().operands():
+                base = self.views.base(arg)
+                if base in self.inlined and base not in found:
+                    found.add(base)
+                    stack.append(base)
+        return sorted(found, key=self.position.__getitem__)
+
+    def _reads(self, unit: Unit) -> Iterator[tuple[Node, Node]]:
+        """(operand, the node under it) for each operand that comes from outside the unit."""
+        inside = set(unit.members)
+        for node in unit.members:
+            for arg in node.operands():
+                if not isinstance(arg.type, TensorType):
+                    if arg.op == "extern":
+                        yield arg, arg
+                    continue
+                base = self.views.base(arg)
+                if base not in inside:
+                    yield arg, base
+
+    def _sources(self, unit: Unit) -> set[Unit]:
+        """Units whose results the unit reads."""
+        found = set()
+        for _, base in self._reads(unit):
+            node: Node = base.args[0] if base.op == "getitem" else base
+            if node in self.unit_of:
+                found.add(self.unit_of[node])
+        return found - {unit}
+
+    # --- merging ------------------------------------------------------------------------------------------------
+
+    def _candidates(self, unit: Unit) -> list[tuple[int, int, int, int, int]]:
+        """(minus bytes saved, the two units' indices, their stamps) for each neighbour."""
+        if unit.is_extern:
+            return []
+        neighbours: dict[int, Unit] = {u.index: u for u in self._sources(unit)}
+        for node in unit.own:
+            neighbours.update((u.index, u) for u in self._readers(node))
+        for _, base in self._reads(unit):
+            readers = self._readers(base) if base.op not in CREATION else []
+            if len(readers) <= MAX_SHARING:
+                neighbours.update((u.index, u) for u in readers)
+        result = []
+        for other in neighbours.values():
+            if other is not unit and not other.is_extern:
+                low, high = sorted((unit, other), key=lambda u: u.index)
+                result.append((-self._saved(low, high), low.index, high.index, low.stamp, high.stamp))
+        return result
+
+    def _readers(self, node: Node) -> list[Unit]:
+        found: dict[int, Unit] = {}
+        stack = list(self.users.get(node, ()))
+        while stack:
+            user = stack.pop()
+            if user in self.inlined:
+                stack.extend(self.users[user])
+            elif user in self.unit_of:
+                found[self.unit_of[user].index] = self.unit_of[user]
+        return list(found.values())
+
+    def _saved(self, first: Unit, second: Unit) -> int:
+        """Bytes that one kernel moves less than two."""
+        saved = 0
+        both = first.own | second.own
+        first_reads = {base for _, base in self._reads(first)}
+        second_reads = {base for _, base in self._reads(second)}
+        for shared in first_reads & second_reads:
+            saved += _bytes(shared, self.graph.symbols) if shared.op not in CREATION else 0
+        for one, reads in ((first, second_reads), (second, first_reads)):
+            for node in one.own & reads:
+                size = _bytes(node, self.graph.symbols)
+                saved += size if self._needed_outside(node, both) else 2 * size
+        return saved
+
+
+    def _needed_outside(self, node: Node, inside: frozenset[Node]) -> bool:
+        if node in self.rooted:
+            return True
+        stack = list(self.users[node])
+        while stack:
+            user = stack.pop()
+            if user in self.inlined:
+                stack.extend(self.users[user])
+            elif user not in inside:
+                return True
+        return False
+
+    def _try(self, first: Unit, second: Unit) -> Unit | None:
+        """Merge two units, or say why not."""
+        try:
+            merged = self._merge(first, second)
+        except Refused as reason:
+            self._decide(first, second, False, str(reason))
+            return None
+        self._decide(first, second, True, f"saves {self._saved(first, second)} bytes")
+        del self.units[first.index], self.units[second.index]
+        self._place(merged)
+        bits = 1 << first.index | 1 << second.index
+        for unit in self.units.values():
+            if unit is not merged and unit.before & bits:
+                unit.before |= merged.before | 1 << merged.index
+        return merged
+
+    def _merge(self, first: Unit, second: Unit) -> Unit:
+        own = first.own | second.own
+        if first.segment != second.segment:
+            raise Refused("a call with an effect stands between them")
+        between = self._between(first, second) or self._between(second, first)
+        if between is not None:
+            raise Refused(f"{self._name(between)} must run between them")
+        members = self._with_inlined(own)
+        if len(members) > MAX_NODES:
+            raise Refused(f"the kernel would have more than {MAX_NODES} operations")
+        stored = [node for node in members if node in own and self._needed_outside(node, own)]
+        iteration = analyse(members, set(stored), self.views)
+        index = min(first.index, second.index)
+        stamp = max(first.stamp, second.stamp) + 1
+        before = (first.before | second.before) & ~(1 << first.index | 1 << second.index)
+        return Unit(index, members, stored, iteration, own, before, first.segment, stamp)
+
+    def _between(self, first: Unit, second: Unit) -> Unit | None:
+        """A unit on a path from `first` to `second`."""
+        if not second.before >> first.index & 1:
+            return None
+        for unit in self.units.values():
+            if unit is not first and second.before >> unit.index & 1 and unit.before >> first.index & 1:
+                return unit
+        return None
+
+    def _name(self, unit: Unit) -> str:
+        labels = [self.labels[node] for node in unit.members if node in unit.own]
+        return " ".join(labels) if len(labels) <= 4 else f"{labels[0]} … {labels[-1]}"
+
+    def _decide(self, first: Unit, second: Unit, fused: bool, reason: str) -> None:
+        self.decisions.append(FusionDecision(self._name(first), self._name(second), fused, reason))
+
+    # --- order --------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> list[Unit]:
+        """Units in an order in which sources come first; ties by position in the graph."""
+        waiting = {unit.index: {s.index for s in self._sources(unit)} for unit in self.units.values()}
+        readers: dict[int, list[int]] = {index: [] for index in self.units}
+        for index, sources in waiting.items():
+            for source in sources:
+                readers[source].append(index)
+        ready = [(self.units[i].segment, i) for i, sources in waiting.items() if not sources]
+        heapq.heapify(ready)
+        order: list[Unit] = []
+        while ready:
+            _, index = heapq.heappop(ready)
+            order.append(self.units[index])
+            for reader in readers[index]:
+                waiting[reader].discard(index)
+                if not waiting[reader]:
+                    heapq.heappush(ready, (self.units[reader].segment, reader))
+        assert len(order) == len(self.units), "fusion made a cycle"
+        return order
+
+
+def _rooted(graph: Graph, views: Views) -> set[Node]:
+    """Nodes that must be in memory: under outputs, written values and operands of extern calls."""
+    roots = [out.buffer if isinstance(out, BufferView) else out for out in graph.outputs]
+    roots += [node for _, node in graph.writes]
+    roots += [arg for node in graph.nodes if node.op == "extern" for arg in node.operands()]
+    return {views.base(node) for node in roots if isinstance(node, Node) and isinstance(node.type, TensorType)}
+
+
+def _users(graph: Graph, views: Views) -> dict[Node, list[Node]]:
+    """Node → the non-view nodes that read it, through views too."""
+    users: dict[Node, list[Node]] = {node: [] for node in (*graph.inputs, *graph.nodes)}
+    for node in graph.nodes:
+        if node.op not in VIEWS and node.op != "getitem":
+            for base in dict.fromkeys(views.base(arg) for arg in node.operands()):
+                users[base].append(node)
+    return users
+
+
+def _chain(user: Node, base: Node) -> Iterator[Node]:
+    """The views between a node and its reader."""
+    for arg in user.operands():
+        chain = []
+        while arg.op in VIEWS:
+            chain.append(arg)
+            arg = arg.args[0]
+        if arg is base:
+            yield from chain
+
+
+def _bytes(node: Node, hints: Mapping[str, int] | None = None) -> int:
+    """Size in memory; 0 for what has none."""
+    if not isinstance(node.type, TensorType) or node.op in CREATION:
+        return 0
+    numel: Dim = node.tensor.numel
+    if not isinstance(numel, int):
+        numel = evaluate(numel, {name: (hints or {}).get(name, 128) for name in free_symbols(numel)})
+    return int(numel) * node.tensor.dtype.itemsize

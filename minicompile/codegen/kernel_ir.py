@@ -1,0 +1,183 @@
+"""The kernel IR: one kernel as data, with no target's shape.
+
+In: nothing; `lower_kernel` makes these, both printers read them.
+Out: `Kernel`: iteration axes (parallel and reduce), buffers, and straight-line SSA over single elements: load, constant,
+index, size, cast, a row of the op table, reduce, store. Views have vanished into affine index expressions.
+
+A printer decides how axes become loops or blocks. An instruction therefore says nothing about where it stands: a value
+is *block-level* when it differs along the reduce axes, *row-level* when it does not, and that follows from the data.
+
+Registers hold float32 for float16 and bfloat16: eager rounds after every op, a kernel only where a value is stored,
+where a reduction ends and where the user casts. The result is at least as accurate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..ir.graph import Origin
+from ..ir.symbols import dim_text, dims_product, free_symbols
+from ..ir.types import Dim, dtype_name
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def register_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a kernel computes on values of `dtype`."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One iteration axis. `kind` is `"parallel"` or `"reduce"`; `hint` the size seen while tracing, for heuristics."""
+
+    name: str
+    size: Dim
+    kind: str
+    hint: int
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An index: offset + Σ coefficient · axis, in elements. Coefficients and offset are ints or size expressions."""
+
+    terms: tuple[tuple[str, Dim], ...]
+    offset: Dim = 0
+
+    def coefficient(self, axis: str) -> Dim:
+        return next((coefficient for name, coefficient in self.terms if name == axis), 0)
+
+    def uses(self, axes: frozenset[str]) -> bool:
+        return any(name in axes for name, _ in self.terms)
+
+    def part(self, axes: frozenset[str], offset: bool) -> Affine:
+        """The terms over `axes`, with or without the offset."""
+        return Affine(tuple(term for term in self.terms if term[0] in axes), self.offset if offset else 0)
+
+    def text(self, target: str = "python") -> str:
+        """The index as source text over variables named like the axes."""
+        terms = [name if c == 1 else f"{name}*{dim_text(c, target)}" for name, c in self.terms]
+        if self.offset != 0 or not terms:
+            terms.append(dim_text(self.offset, target))
+        return " + ".join(terms)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor that the kernel reads or writes, with its storage dtype. `numel` counts the elements it touches."""
+
+    name: str
+    dtype: torch.dtype
+    numel: Dim
+    output: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """One SSA instruction.
+
+    Attributes:
+        op: `"load"`, `"const"`, `"index"` (an affine expression as int64), `"size"` (a Dim as int64), `"cast"`,
+            `"reduce"`, `"store"`, or a POINTWISE row's name.
+        args: operands.
+        dtype: of the register; for `cast` to a half type the register is float32 and `attrs["dtype"]` says what to
+            round to.
+        attrs: buffer, index (load, store, index); value (const); dim (size); kind (reduce: a REDUCTIONS row's name);
+            block (store: whether every element of a row is written).
+        origin: the user's line.
+    """
+
+    op: str
+    args: tuple[Value, ...]
+    dtype: torch.dtype
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel.
+
+    Attributes:
+        axes: parallel axes first, then reduce axes; each group outermost first.
+        buffers: in the order in which they are passed: outputs last.
+        body: operands come before their users.
+        symbols: size symbols that are passed after the buffers, in order.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Value, ...]
+    symbols: tuple[str, ...]
+
+    def of_kind(self, kind: str) -> tuple[Axis, ...]:
+        return tuple(axis for axis in self.axes if axis.kind == kind)
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(value.op == "reduce" for value in self.body)
+
+    def size(self, kind: str) -> Dim:
+        """Product of the sizes of the axes of a kind."""
+        return dims_product(axis.size for axis in self.of_kind(kind))
+
+    def hint(self, kind: str) -> int:
+        return int(dims_product(axis.hint for axis in self.of_kind(kind)))
+
+    def stores(self) -> Iterator[Value]:
+        return (value for value in self.body if value.op == "store")
+
+    def __str__(self) -> str:
+        return print_kernel(self)
+
+
+def symbols_of(kernel_axes: tuple[Axis, ...], body: tuple[Value, ...]) -> tuple[str, ...]:
+    """Names of the size symbols in axes, indices and size values, sorted."""
+    found: set[str] = set()
+    for axis in kernel_axes:
+        found |= free_symbols(axis.size)
+    for value in body:
+        for key in ("index", "dim"):
+            item = value.attrs.get(key)
+            if isinstance(item, Affine):
+                found.update(*(free_symbols(c) for _, c in item.terms), free_symbols(item.offset))
+            elif item is not None:
+                found |= free_symbols(item)
+    return tuple(sorted(found))
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel as text, one instruction a line; what tests compare and `explain` shows."""
+    names: dict[Value, str] = {}
+    axes = ", ".join(f"{axis.name} {axis.kind} {dim_text(axis.size)}" for axis in kernel.axes)
+    lines = [f"kernel {kernel.name}({', '.join(b.name for b in kernel.buffers)}) over {axes or 'one element'}:"]
+    for value in kernel.body:
+        if value.op != "store":
+            names[value] = f"%{len(names)}"
+        lines.append("  " + _line(value, names))
+    return "\n".join(lines)
+
+
+def _line(value: Value, names: dict[Value, str]) -> str:
+    args = ", ".join(names[arg] for arg in value.args)
+    if value.op == "store":
+        return f"{value.attrs['buffer'].name}[{value.attrs['index'].text()}] = {args}"
+    head = f"{names[value]}: {dtype_name(value.dtype)} = "
+    if value.op == "load":
+        return f"{head}{value.attrs['buffer'].name}[{value.attrs['index'].text()}]"
+    if value.op == "const":
+        return f"{head}{value.attrs['value']!r}"
+    if value.op == "index":
+        return f"{head}index {value.attrs['index'].text()}"
+    if value.op == "size":
+        return f"{head}size {dim_text(value.attrs['dim'])}"
+    if value.op == "cast":
+        return f"{head}cast {args} to {dtype_name(value.attrs['dtype'])}"
+    if value.op == "reduce":
+        return f"{head}reduce {value.attrs['kind']} {args}"
+    return f"{head}{value.op} {args}"

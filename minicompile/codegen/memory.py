@@ -1,0 +1,55 @@
+"""Which buffer lives when, and whose memory a dead one passes on.
+
+In: the units in running order, the nodes each stores and reads.
+Out: `MemoryPlan`: for every stored node either a fresh allocation or the name of a dead buffer of the same dtype, size and
+device; and after which unit a buffer dies.
+
+Never reused: what an output or a written value needs (it lives to the end), what an extern call returned (it may be a
+view of something), and a buffer that the very kernel which would overwrite it still reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.graph import Node
+
+
+@dataclass
+class MemoryPlan:
+    """reuse: stored node → dead node whose tensor it takes. dies: unit index in order → nodes dead after it."""
+
+    reuse: dict[Node, Node] = field(default_factory=dict)
+    dies: list[list[Node]] = field(default_factory=list)
+
+
+def plan_memory(
+    stores: Sequence[Sequence[Node]],
+    reads: Sequence[Collection[Node]],
+    alive_to_the_end: Collection[Node],
+    reusable: Collection[Node],
+) -> MemoryPlan:
+    """Args are per unit in running order; `reusable`: nodes whose memory came from an allocation of ours."""
+    last: dict[Node, int] = {}
+    for i, (written, read) in enumerate(zip(stores, reads, strict=True)):
+        last.update({node: i for node in (*written, *read)})
+    plan = MemoryPlan(dies=[[] for _ in stores])
+    for node, i in last.items():
+        if node not in alive_to_the_end:
+            plan.dies[i].append(node)
+    free: dict[tuple[object, ...], list[Node]] = {}
+    for i, written in enumerate(stores):
+        for node in written:
+            available = free.get(_size(node), []) if node in reusable else []
+            if available:
+                plan.reuse[node] = available.pop()
+        for node in plan.dies[i]:
+            if node in reusable:
+                free.setdefault(_size(node), []).append(node)
+    return plan
+
+
+def _size(node: Node) -> tuple[object, ...]:
+    type = node.tensor
+    return type.dtype, type.numel, type.device

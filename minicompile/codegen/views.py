@@ -1,0 +1,112 @@
+"""Strided views: what a chain of views makes of a tensor that lies in memory.
+
+In: a node's layout (shape and strides), then view nodes one after the other.
+Out: a `StridedView`: per dimension a list of (size, stride) factors, and an offset, all in elements. A dimension with
+more than one factor is one that no single stride describes (a reshape across a permutation); a kernel can still walk it
+with finer axes, only a torch tensor cannot have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.graph import Node
+from ..ir.types import Dim, Shape, TensorType, contiguous_strides
+from .axes import NoCommonRefinement, regroup
+
+Factor = tuple[Dim, Dim]
+
+
+@dataclass(frozen=True)
+class StridedView:
+    """Per dimension its (size, stride) factors, outermost first and none of size 1; and the offset."""
+
+    dims: tuple[tuple[Factor, ...], ...]
+    offset: Dim = 0
+
+    @property
+    def strides(self) -> Shape | None:
+        """One stride a dimension (0 for size 1), or None where no single stride describes a dimension."""
+        if any(len(dim) > 1 for dim in self.dims):
+            return None
+        return tuple(dim[0][1] if dim else 0 for dim in self.dims)
+
+
+def whole(shape: Sequence[Dim], strides: Sequence[Dim]) -> StridedView:
+    """The view that a tensor is of itself."""
+    return StridedView(
+        tuple(() if size == 1 else ((size, stride),) for size, stride in zip(shape, strides, strict=True))
+    )
+
+
+def through(view: StridedView, node: Node) -> StridedView:
+    """`view` of a node's argument → view of the node. Raises NoCommonRefinement where no factors describe it."""
+    dims = view.dims
+    if node.op == "permute":
+        return StridedView(tuple(dims[dim] for dim in node.attrs["dims"]), view.offset)
+    if node.op == "expand":
+        pairs = zip(dims, node.tensor.shape, node.args[0].tensor.shape, strict=True)
+        return StridedView(
+            tuple(dim if new == old else ((new, 0),) for dim, new, old in pairs), view.offset
+        )
+    if node.op == "reshape":
+        return _reshaped(view, node.tensor.shape)
+    if node.op == "slice":
+        return _sliced(view, node)
+    raise ValueError(f"{node.op} is not a view")
+
+
+def _reshaped(view: StridedView, shape: Shape) -> StridedView:
+    if any(size == 0 for size in shape):
+        return whole(shape, contiguous_strides(shape))
+    flat = merge([factor for dim in view.dims for factor in dim])
+    return StridedView(tuple(map(merge, regroup(flat, shape, lambda f: f[0], _split))), view.offset)
+
+
+def _split(factor: Factor, outer: Dim, inner: Dim) -> tuple[Factor, Factor]:
+    return (outer, factor[1] * inner), (inner, factor[1])
+
+
+def merge(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    """Join neighbours that one stride describes."""
+    result: list[Factor] = []
+    for size, stride in factors:
+        if result and result[-1][1] == stride * size:
+            size = result.pop()[0] * size
+        result.append((size, stride))
+    return tuple(result)
+
+
+def _sliced(view: StridedView, node: Node) -> StridedView:
+    dim, start, step = node.attrs["dim"], node.attrs["start"], node.attrs["step"]
+    size = node.tensor.shape[dim]
+    factors = view.dims[dim]
+    if len(factors) > 1:
+        raise NoCommonRefinement("a slice cuts through a dimension that several strides describe")
+    stride = factors[0][1] if factors else 0
+    new = () if size == 1 else ((size, stride * step),)
+    return StridedView((*view.dims[:dim], new, *view.dims[dim + 1 :]), view.offset + start * stride)
+
+
+def is_dense(type: TensorType) -> bool:
+    """Whether the strides are a permutation of contiguous ones: every element has one place, without gaps."""
+    step: Dim = 1
+    left = [(size, stride) for size, stride in zip(type.shape, type.strides, strict=True) if size != 1]
+    while left:
+        found = next((item for item in reversed(left) if item[1] == step), None)
+        if found is None:
+            return type.numel == 0
+        left.remove(found)
+        step = step * found[0]
+    return True
+
+
+def layout(type: TensorType) -> Shape:
+    """The strides that a computed tensor gets: eager's where they are dense, else contiguous ones."""
+    return type.strides if is_dense(type) else contiguous_strides(type.shape)
+
+
+def same_strides(shape: Shape, one: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    """Whether two strides place the elements alike; dimensions of size 1 do not count."""
+    return all(s == 1 or a == b for s, a, b in zip(shape, one, other, strict=True))

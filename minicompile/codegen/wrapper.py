@@ -1,0 +1,277 @@
+"""The flat Python function that runs a compiled graph.
+
+In: a prepared Graph, its units in order, the kernels' callables.
+Out: `Wrapper`: Python source (readable in a traceback: it is registered in linecache) and the compiled function
+`call(*inputs) -> tuple`.
+
+    def call(x, w):
+        buf0 = empty_cpu((32, 768), (768, 1), float32)
+        kernel_0(x, w, buf0)
+        buf1 = extern_0(buf0, w)
+        del buf0
+        return (buf1,)
+
+Sizes are the size arguments, or read from the inputs' shapes. Inputs are written last, so that an error before has changed
+nothing. A kernel over no elements is not launched.
+"""
+
+from __future__ import annotations
+
+import keyword
+import linecache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import torch
+
+from ..ir.graph import BufferView, Graph, InputView, Node
+from ..ir.ops import CREATION
+from ..ir.symbols import dim_text, is_static
+from ..ir.types import Shape, SizeType, TensorType
+from .fusion import Unit
+from .kernel_ir import Kernel
+from .memory import plan_memory
+from .prepare import Views, storage_strides
+from .views import same_strides
+
+_serial = count()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A unit's kernel: what to call, with the memory of which nodes and which size symbols."""
+
+    kernel: Kernel
+    nodes: tuple[Node, ...]
+    call: Callable[..., None]
+
+
+@dataclass
+class Wrapper:
+    source: str
+    namespace: dict[str, Any]
+    call: Callable[..., tuple[Any, ...]]
+
+
+def write_wrapper(graph: Graph, units: Sequence[Unit], launches: dict[Unit, Launch], views: Views) -> Wrapper:
+    """Write and compile the function. Raises NotImplementedError for a size expression without Python text."""
+    return _Writer(graph, units, launches, views).run()
+
+
+@dataclass
+class _Writer:
+    graph: Graph
+    units: Sequence[Unit]
+    launches: dict[Unit, Launch]
+    views: Views
+    lines: list[str] = field(default_factory=list)
+    names: dict[Node, str] = field(default_factory=dict)  # node → variable that holds its memory
+    objects: dict[str, Any] = field(default_factory=dict)
+    derived: dict[tuple[Node, Any], str] = field(default_factory=dict)  # views made for extern calls
+
+    def run(self) -> Wrapper:
+        arguments = [self._argument(node, i) for i, node in enumerate(self.graph.inputs)]
+        self.lines.append(f"def call({', '.join(arguments)}):")
+        self._sizes()
+        self._constants()
+        self._units()
+        for index, node in self.graph.writes:
+            self._line(f"{arguments[index]}.copy_({self._tensor(node)})")
+        results = [self._output(out, arguments) for out in self.graph.outputs]
+        self._line(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        return self._compile()
+
+    def _compile(self) -> Wrapper:
+        source = "\n".join(self.lines) + "\n"
+        filename = f"<minicompile {self.graph.name} wrapper {next(_serial)}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        namespace = dict(self.objects)
+        exec(compile(source, filename, "exec"), namespace)
+        return Wrapper(source, namespace, namespace["call"])
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " + text)
+
+    def _bind(self, name: str, value: Any) -> str:
+        """A global of the wrapper."""
+        self.objects[name] = value
+        return name
+
+    # --- names --------------------------------------------------------------------------------------------------
+
+    def _argument(self, node: Node, index: int) -> str:
+        if isinstance(node.type, SizeType) and getattr(node.type.expr, "is_Symbol", False):
+            name = str(node.type.expr)
+        else:
+            wanted = str(node.attrs.get("name", ""))
+            name = wanted if wanted.isidentifier() and not wanted.startswith(_RESERVED) else f"arg{index}"
+            if name in self.names.values() or name in _TAKEN:
+                name = f"arg{index}"
+        self.names[node] = name
+        return name
+
+    def _sizes(self) -> None:
+        """Bind the symbols that no argument carries: from the shapes and strides of the inputs."""
+        bound = {str(n.type.expr) for n in self.graph.inputs if isinstance(n.type, SizeType)}
+        for node in self.graph.inputs:
+            if not isinstance(node.type, TensorType):
+                continue
+            for what, dims in (("shape[{}]", node.type.shape), ("stride({})", node.type.strides)):
+                for i, dim in enumerate(dims):
+                    name = str(dim)
+                    if not is_static(dim) and dim.is_Symbol and name not in bound:
+                        self._line(f"{name} = {self.names[node]}.{what.format(i)}")
+                        bound.add(name)
+
+    def _constants(self) -> None:
+        for node in self.graph.nodes:
+            if node.op == "constant":
+                self.names[node] = self._bind(f"constant_{len(self.names)}", node.attrs["value"])
+
+    # --- units --------------------------------------------------------------------------------------------------
+
+    def _units(self) -> None:
+        reads = [self._reads(unit) for unit in self.units]
+        stores = [unit.stored for unit in self.units]
+        ours = {node for unit in self.units if not unit.is_extern for node in unit.stored}
+        plan = plan_memory(stores, reads, self._kept_to_the_end(), ours)
+        for i, unit in enumerate(self.units):
+            if unit.is_extern:
+                self._extern(unit.members[0])
+            else:
+                self._kernel(unit, plan.reuse)
+            taken = set(plan.reuse.values())
+            dead = [self.names[node] for node in plan.dies[i] if node in self.names and node not in taken]
+            dead += [self.derived.pop(key) for key in list(self.derived) if key[0] in plan.dies[i]]
+            if dead:
+                self._line(f"del {', '.join(dict.fromkeys(dead))}")
+
+    def _reads(self, unit: Unit) -> set[Node]:
+        """The nodes whose memory a unit reads."""
+        if not unit.is_extern:
+            return {node for node in self.launches[unit].nodes if node not in unit.stored and node.op != "input"}
+        found = set()
+        for arg in unit.members[0].operands():
+            if isinstance(arg.type, TensorType):
+                found.add(self.views.base(arg))
+        return {node for node in found if node.op not in ("input", "constant", *CREATION)}
+
+    def _kept_to_the_end(self) -> set[Node]:
+        roots = [out.buffer if isinstance(out, BufferView) else out for out in self.graph.outputs]
+        roots += [node for _, node in self.graph.writes]
+        kept = {self.views.base(node) for node in roots if isinstance(node, Node) and isinstance(node.type, TensorType)}
+        return kept | {node for node in self.graph.nodes if node.op == "constant"}
+
+    def _kernel(self, unit: Unit, reuse: dict[Node, Node]) -> None:
+        launch = self.launches[unit]
+        for node in unit.stored:
+            if node in reuse:
+                self.names[node] = self.names[reuse[node]]
+            else:
+                self.names[node] = f"buf{len(self.names)}"
+                self._line(f"{self.names[node]} = {self._empty(node.tensor, storage_strides(node))}")
+        if all(node.tensor.numel == 0 for node in unit.stored):
+            return
+        kernel = launch.kernel
+        self._bind(kernel.name, launch.call)
+        arguments = [*(self.names[node] for node in launch.nodes), *kernel.symbols]
+        self._line(f"{kernel.name}({', '.join(arguments)})")
+
+    def _empty(self, type: TensorType, strides: Shape) -> str:
+        dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
+        sizes = f"{_tuple(type.shape)}, {_tuple(strides)}"
+        if type.device.type == "cpu":
+            fast = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
+            if fast is not None:
+                return f"{self._bind('empty_cpu', fast)}({sizes}, {dtype})"
+        empty = self._bind("empty_strided", torch.empty_strided)
+        device = self._bind(f"device_{type.device.type}{type.device.index or 0}", type.device)
+        return f"{empty}({sizes}, dtype={dtype}, device={device})"
+
+    def _extern(self, node: Node) -> None:
+        target = node.attrs["target"]
+        function = self._bind(f"extern_{len([n for n in self.objects if n.startswith('extern_')])}", target)
+        keywords: tuple[str, ...] = tuple(node.attrs.get("keywords", ()))
+        positional = node.args[: len(node.args) - len(keywords)]
+        parts = [self._value(arg) for arg in positional]
+        parts += [f"{name}={self._value(v)}" for name, v in dict(node.attrs.get("kwargs", {})).items()]
+        named = node.args[len(positional) :]
+        parts += [f"{name}={self._value(arg)}" for name, arg in zip(keywords, named, strict=True)]
+        self.names[node] = f"res{len(self.names)}"
+        self._line(f"{self.names[node]} = {function}({', '.join(parts)})  # {target}")
+        for getitem in self.graph.nodes:
+            if getitem.op == "getitem" and getitem.args[0] is node:
+                self.names[getitem] = f"res{len(self.names)}"
+                self._line(f"{self.names[getitem]} = {self.names[node]}[{getitem.args[1]}]")
+
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def _value(self, arg: Any) -> str:
+        """An argument of an extern call."""
+        if isinstance(arg, Node):
+            return self.names[arg] if isinstance(arg.type, SizeType) else self._tensor(arg)
+        if isinstance(arg, (list, tuple)):
+            items = ", ".join(map(self._value, arg))
+            return f"[{items}]"
+        if arg is None or isinstance(arg, (bool, str)) or (isinstance(arg, (int, float)) and arg - arg == 0):
+            return repr(arg)
+        if isinstance(arg, (int, float)):
+            return f'float("{arg}")'
+        if hasattr(arg, "free_symbols"):
+            return dim_text(arg)
+        return self._bind(f"value_{len(self.objects)}", arg)
+
+    def _tensor(self, node: Node) -> str:
+        """A variable that holds the node as a tensor of its own shape and strides."""
+        base, view = self.views.of(node)
+        strides = view.strides
+        assert strides is not None, "prepare() copies what has no strides"
+        held = self._held(base)
+        if node.tensor.shape == held[0] and view.offset == 0 and same_strides(held[0], strides, held[1]):
+            return self.names[base]
+        key = (base, (node.tensor.shape, strides, view.offset))
+        if key not in self.derived:
+            self.derived[key] = f"view{len(self.derived)}_{len(self.lines)}"
+            self._line(f"{self.derived[key]} = {self._as_strided(self.names[base], node.tensor.shape, strides, view.offset)}")
+        return self.derived[key]
+
+    def _held(self, base: Node) -> tuple[Shape, Shape]:
+        """Shape and strides of the tensor in the node's variable (a reused buffer keeps those it was made with)."""
+        first = next(node for node in self.names if self.names[node] == self.names[base])
+        return first.tensor.shape, storage_strides(first)
+
+    def _as_strided(self, name: str, shape: Shape, strides: Shape, offset: Any) -> str:
+        where = "" if offset == 0 else f", {name}.storage_offset() + {dim_text(offset)}"
+        return f"{name}.as_strided({_tuple(shape)}, {_tuple(strides)}{where})"
+
+    def _output(self, out: Any, arguments: list[str]) -> str:
+        if isinstance(out, InputView):
+            name = arguments[out.input]
+            return name if out.whole else self._as_strided(name, out.type.shape, out.type.strides, out.offset)
+        if isinstance(out, BufferView):
+            return self._buffer_view(out)
+        return self._value(out)
+
+    def _buffer_view(self, out: BufferView) -> str:
+        """One object for one BufferView, however often it stands among the outputs."""
+        key = (out.buffer, id(out))
+        if key not in self.derived:
+            whole = self._tensor(out.buffer)
+            type = out.type
+            if out.offset == 0 and type.shape == out.buffer.tensor.shape and type.strides == out.buffer.tensor.strides:
+                text = whole
+            else:
+                text = self._as_strided(whole, type.shape, type.strides, out.offset)
+            self.derived[key] = f"out{len(self.derived)}_{len(self.lines)}"
+            self._line(f"{self.derived[key]} = {text}")
+        return self.derived[key]
+
+
+_RESERVED = ("kernel_", "extern_", "constant_", "value_", "device_", "buf", "res", "view", "out", "empty_")
+_TAKEN = frozenset(("call", "float", "max", "min", *keyword.kwlist))
+
+
+def _tuple(dims: Sequence[Any]) -> str:
+    return f"({', '.join(map(dim_text, dims))}{',' if len(dims) == 1 else ''})"

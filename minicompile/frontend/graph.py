@@ -1,0 +1,315 @@
+"""The FX graph while it is being traced.
+
+In: tensors from outside with their sources, torch calls with values as operands.
+Out: placeholders (one per tensor object, and one per size symbol), call nodes with fake results in
+`meta["example_value"]` and the user's place in `meta["origin"]`; in the end a GraphModule and the order of its inputs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ..guards.shapes import SymbolicShapes, dynamic_dims
+from ..guards.tensors import TensorGuard
+from ..ir.graph import Origin
+from .breaks import Break, BreakKind, UserError, unsupported, unsupported_call
+from .sources import Source
+from .values.base import NotConstant, Value
+from .values.constant import ConstantValue, SymIntValue
+from .values.containers import DictValue, SequenceValue, SliceValue
+from .values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+@dataclass
+class TensorInput:
+    """A placeholder for a tensor from outside. `version` is the fake's when it was made: a change means mutation."""
+
+    value: TensorValue
+    version: int
+
+    @property
+    def source(self) -> Source:
+        assert self.value.source is not None
+        return self.value.source
+
+    @property
+    def mutated(self) -> bool:
+        return _version(self.value.fake) != self.version
+
+
+class GraphBuilder:
+    """One graph under construction. `dynamic` is compile()'s; with it, sizes become symbols."""
+
+    def __init__(self, dynamic: bool | None, dynamic_sources: frozenset[Source] = frozenset()) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self.dynamic = dynamic
+        self.dynamic_sources = dynamic_sources
+        self.shapes = SymbolicShapes() if dynamic or dynamic_sources else None
+        self.fake_mode = FakeTensorMode(
+            shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True, export=False
+        )
+        self.graph = fx.Graph()
+        self.inputs: list[TensorInput] = []
+        self.sizes: dict[Any, fx.Node] = {}
+        self._examples: dict[Any, torch.SymInt] = {}
+        self._by_fake: dict[int, TensorValue] = {}
+        self._first_call: fx.Node | None = None
+        self.mutates = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to run."""
+        return self._first_call is None
+
+    # ---- inputs ----
+
+    def tensor_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """The value of a tensor from outside, guarded."""
+        dims = dynamic_dims(tensor, self.dynamic or any(s.parent() == source for s in self.dynamic_sources))
+        if isinstance(tensor, torch.nn.Parameter):
+            dims = ()
+        fake = self._fakify(tr, tensor, source, dims)
+        node = self._placeholder(f"{source.name()}", fake)
+        value = TensorValue(node, fake, source, tensor)
+        self.inputs.append(TensorInput(value, _version(fake)))
+        self._by_fake[id(fake)] = value
+        tr.changed()
+        return value
+
+    def _fakify(self, tr: Tracer, tensor: torch.Tensor, source: Source, dims: tuple[int, ...]) -> torch.Tensor:
+        if not dims or self.shapes is None:
+            tr.guard(TensorGuard.of(source, tensor))
+            return self.fake_mode.from_tensor(tensor, static_shapes=True)
+        fake = self.shapes.fakify(tensor, source, self.fake_mode, dims)
+        for number in (*fake.shape, *fake.stride(), fake.storage_offset()):
+            self._note_symbol(number)
+        return fake
+
+    def _note_symbol(self, number: Any) -> None:
+        if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol:
+            self._examples.setdefault(number.node.expr, number)
+
+    def int_input(self, value: int, source: Source) -> int | torch.SymInt:
+        """A symbolic int for an int from outside that was seen to vary."""
+        assert self.shapes is not None
+        number = self.shapes.int_input(value, source)
+        self._note_symbol(number)
+        return number
+
+    def _placeholder(self, name: str, example: Any, before: fx.Node | None = None) -> fx.Node:
+        place = before or self._first_call
+        with self.graph.inserting_before(place) if place is not None else _no_context():
+            node = self.graph.placeholder(name)
+        node.meta["example_value"] = example
+        return node
+
+    def inputs_of(self, node: fx.Node) -> list[TensorValue]:
+        """The inputs that a node is computed from."""
+        seen: set[fx.Node] = set()
+        todo = [node]
+        while todo:
+            current = todo.pop()
+            if current not in seen:
+                seen.add(current)
+                todo.extend(current.all_input_nodes)
+        return [entry.value for entry in self.inputs if entry.value.node in seen]
+
+    # ---- sizes ----
+
+    def size_operand(self, tr: Tracer, sym: torch.SymInt) -> Any:
+        """The node (or the number, if it became one) of a symbolic int."""
+        return self._size_node(tr, sym.node.expr, sym)
+
+    def _size_node(self, tr: Tracer, expr: Any, example: Any) -> Any:
+        if expr.is_number:
+            return int(expr)
+        if expr in self.sizes:
+            return self.sizes[expr]
+        if expr.is_Symbol:
+            first = self.inputs[0].value.node if self.inputs else None
+            node = self._placeholder(str(expr), self._examples.get(expr, example), first)
+        else:
+            node = self._size_arithmetic(tr, expr, example)
+        self.sizes[expr] = node
+        return node
+
+    def _size_arithmetic(self, tr: Tracer, expr: Any, example: Any) -> Any:
+        op = _SIZE_OPERATORS.get(type(expr).__name__)
+        if op is None:
+            tr.changed()
+            return int(example)
+        operands = [self._size_node(tr, argument, example) for argument in expr.args]
+        result = operands[0]
+        for operand in operands[1:]:
+            result = self._emit("call_function", op, (result, operand), {}, tr.origin(op.__name__))
+            result.meta["example_value"] = example
+        return result
+
+    # ---- calls ----
+
+    def call(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A torch function, operator or (given by name) Tensor method, applied to values."""
+        pairs = [self._operand(tr, arg.realize(tr)) for arg in args]
+        named = {key: self._operand(tr, value.realize(tr)) for key, value in kwargs.items()}
+        fake_args = [fake for _, fake in pairs]
+        fake_kwargs = {key: fake for key, (_, fake) in named.items()}
+        tensors = [leaf for leaf in _leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
+        before = [(_version(tensor), tensor.shape) for tensor in tensors]
+        result = self._run(tr, target, fake_args, fake_kwargs)
+        mutated = [tensor for tensor, (version, _) in zip(tensors, before) if _version(tensor) != version]
+        if mutated or target is operator.setitem:
+            self._check_mutation(tr, target, tensors, before)
+        elif not _has_tensor(result):
+            return self._plain_result(tr, target, result)
+        tr.changed()
+        op = "call_method" if isinstance(target, str) else "call_function"
+        node = self._emit(op, target, tuple(node for node, _ in pairs), {k: n for k, (n, _) in named.items()}, tr.origin(target))
+        node.meta["example_value"] = result
+        return self._wrap(tr, node, result)
+
+    def _check_mutation(self, tr: Tracer, target: Any, tensors: list[torch.Tensor], before: list[Any]) -> None:
+        self.mutates = True
+        for tensor, (_, shape) in zip(tensors, before):
+            if tensor.shape != shape:
+                tr.changed()  # the fake tensor is spoilt: trace again, up to here
+                raise unsupported_call(f"{tr.name_of(target)}", "changes the shape of a tensor in place")
+
+    def _run(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            if isinstance(target, str):
+                return getattr(args[0], target)(*args[1:], **kwargs)
+            return target(*args, **kwargs)
+        except (Break, UserError):
+            raise
+        except Exception as error:
+            raise self._translated(tr, target, error) from error
+
+    def _translated(self, tr: Tracer, target: Any, error: Exception) -> Exception:
+        """What an exception from a fake tensor means: the numbers are needed, or the user made a mistake."""
+        from torch._subclasses import fake_tensor as fakes
+
+        name = tr.name_of(target)
+        if isinstance(error, (fakes.DataDependentOutputException, fakes.DynamicOutputShapeException)):
+            return Break(BreakKind.VALUE, f"The result of {name}() depends on the numbers in its input.")
+        if isinstance(error, (fakes.UnsupportedOperatorException, fakes.UnsupportedFakeTensorException)):
+            return unsupported_call(f"{name}()", "has no shape rule")
+        if isinstance(error, NotImplementedError) or type(error).__name__ == "GuardOnDataDependentSymNode":
+            return unsupported_call(f"{name}()")
+        return UserError(error)
+
+    def _emit(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], origin: Origin) -> fx.Node:
+        node = self.graph.create_node(op, target, args, kwargs)
+        node.meta["origin"] = origin
+        node.stack_trace = f'  File "{origin.file}", line {origin.line}, in {origin.function}\n'
+        if self._first_call is None:
+            self._first_call = node
+        return node
+
+    def set_grad_mode(self, mode: bool, origin: Origin) -> None:
+        """A node that sets grad mode for what follows in the graph."""
+        node = self._emit("call_function", torch._C._set_grad_enabled, (mode,), {}, origin)
+        node.meta["example_value"] = None
+
+    # ---- results ----
+
+    def _plain_result(self, tr: Tracer, target: Any, result: Any) -> Value:
+        if isinstance(result, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            return tr.number(result)
+        if isinstance(result, (tuple, list)):
+            return SequenceValue(type(result), [self._plain_result(tr, target, item) for item in result])  # type: ignore[arg-type]
+        if result is NotImplemented:
+            return ConstantValue(result)
+        try:
+            return tr.constant(result, anchored=False)
+        except NotConstant:
+            raise unsupported_call(f"{tr.name_of(target)}()", f"returns a {type(result).__name__}") from None
+
+    def _wrap(self, tr: Tracer, node: fx.Node, result: Any) -> Value:
+        if isinstance(result, torch.Tensor):
+            return self._tensor_result(node, result)
+        if isinstance(result, (tuple, list)) and _has_tensor(result):
+            return self._sequence_result(tr, node, result)
+        return self._plain_result(tr, node.target, result)
+
+    def _tensor_result(self, node: fx.Node, fake: torch.Tensor) -> TensorValue:
+        known = self._by_fake.get(id(fake))
+        if known is None:
+            known = self._by_fake[id(fake)] = TensorValue(node, fake)
+        elif known.source is None:
+            known.node = node
+        return known
+
+    def _sequence_result(self, tr: Tracer, node: fx.Node, result: Any) -> Value:
+        items: list[Value] = []
+        for index, item in enumerate(result):
+            part = self._emit("call_function", operator.getitem, (node, index), {}, node.meta["origin"])
+            part.meta["example_value"] = item
+            items.append(self._wrap(tr, part, item))
+        return SequenceValue(type(result), items)
+
+    # ---- operands ----
+
+    def _operand(self, tr: Tracer, value: Value) -> tuple[Any, Any]:
+        """A value as an FX argument, and as what the fake run gets."""
+        if isinstance(value, TensorValue):
+            return value.node, value.fake
+        if isinstance(value, ConstantValue):
+            return value.value, value.value
+        if isinstance(value, SymIntValue):
+            return self.size_operand(tr, value.sym), value.sym
+        if isinstance(value, SequenceValue):
+            return self._sequence_operand(tr, value)
+        if isinstance(value, SliceValue):
+            pairs = [self._operand(tr, part) for part in value.parts]
+            return slice(*(node for node, _ in pairs)), slice(*(fake for _, fake in pairs))
+        if isinstance(value, DictValue) and value.kind is dict and not value.key_values:
+            named = {key: self._operand(tr, item.realize(tr)) for key, item in value.entries.items()}
+            return {k: n for k, (n, _) in named.items()}, {k: f for k, (_, f) in named.items()}
+        raise unsupported(f"{value.describe().capitalize()} cannot be an operand of a torch function in a graph.")
+
+    def _sequence_operand(self, tr: Tracer, value: SequenceValue) -> tuple[Any, Any]:
+        pairs = [self._operand(tr, item.realize(tr)) for item in value.elements]
+        kind = list if value.kind is list else tuple
+        return kind(node for node, _ in pairs), kind(fake for _, fake in pairs)
+
+
+_SIZE_OPERATORS: dict[str, Any] = {
+    "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv,
+    "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max, "Min": torch.sym_min,
+}  # fmt: skip
+
+
+class _no_context:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: Any) -> None:
+        return None
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, (tuple, list)):
+        return [leaf for item in tree for leaf in _leaves(item)]
+    if isinstance(tree, dict):
+        return [leaf for item in tree.values() for leaf in _leaves(item)]
+    if isinstance(tree, slice):
+        return [leaf for item in (tree.start, tree.stop, tree.step) for leaf in _leaves(item)]
+    return [tree]
+
+
+def _has_tensor(result: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in _leaves(result))

@@ -1,0 +1,129 @@
+"""Opcodes that decide what runs next: jumps, loops, returns, `with`.
+
+In: values on the frame's stack. Out: the frame's next instruction, or its result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .breaks import unsupported
+from .interpreter import opcode
+from .values.constant import ConstantValue
+from .values.contexts import ContextManagerValue
+from .values.objects import ObjectValue
+from .versions import FOR_ITER_POPS
+
+if TYPE_CHECKING:
+    from .frame import Frame
+    from .tracer import Tracer
+    from .values.base import Value
+
+
+@opcode("JUMP")
+def _jump(tr: Tracer, frame: Frame, target: int) -> None:
+    frame.pc = target
+
+
+@opcode("POP_JUMP_IF_TRUE")
+def _pop_jump_if_true(tr: Tracer, frame: Frame, target: int) -> None:
+    if frame.pop(tr).truth(tr):
+        frame.pc = target
+
+
+@opcode("POP_JUMP_IF_FALSE")
+def _pop_jump_if_false(tr: Tracer, frame: Frame, target: int) -> None:
+    if not frame.pop(tr).truth(tr):
+        frame.pc = target
+
+
+def _is_none(tr: Tracer, frame: Frame) -> bool:
+    value = frame.pop(tr)
+    return isinstance(value, ConstantValue) and value.value is None
+
+
+@opcode("POP_JUMP_IF_NONE")
+def _pop_jump_if_none(tr: Tracer, frame: Frame, target: int) -> None:
+    if _is_none(tr, frame):
+        frame.pc = target
+
+
+@opcode("POP_JUMP_IF_NOT_NONE")
+def _pop_jump_if_not_none(tr: Tracer, frame: Frame, target: int) -> None:
+    if not _is_none(tr, frame):
+        frame.pc = target
+
+
+@opcode("JUMP_IF_TRUE_OR_POP")
+def _jump_if_true_or_pop(tr: Tracer, frame: Frame, target: int) -> None:
+    if frame.stack[-1].realize(tr).truth(tr):
+        frame.pc = target
+    else:
+        frame.pop_raw()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP")
+def _jump_if_false_or_pop(tr: Tracer, frame: Frame, target: int) -> None:
+    if not frame.stack[-1].realize(tr).truth(tr):
+        frame.pc = target
+    else:
+        frame.pop_raw()
+
+
+@opcode("RETURN_VALUE")
+def _return_value(tr: Tracer, frame: Frame, arg: Any) -> Value:
+    return frame.pop_raw()
+
+
+# ---- loops ----
+
+
+@opcode("GET_ITER")
+def _get_iter(tr: Tracer, frame: Frame, arg: Any) -> None:
+    frame.push(frame.pop(tr).iterator(tr))
+
+
+@opcode("FOR_ITER")
+def _for_iter(tr: Tracer, frame: Frame, target: int) -> None:
+    item = frame.stack[-1].realize(tr).next(tr)
+    if item is not None:
+        frame.push(item)
+    else:
+        finish_loop(frame, target)
+
+
+def finish_loop(frame: Frame, target: int) -> None:
+    """What an exhausted FOR_ITER does: the iterator goes, and the loop's end is skipped."""
+    frame.pop_raw()
+    frame.pc = loop_end(frame, target)
+
+
+def loop_end(frame: Frame, target: int) -> int:
+    """The instruction behind a loop: 3.12 has an END_FOR at the target, 3.13 an END_FOR and a POP_TOP."""
+    if FOR_ITER_POPS:
+        return target
+    instructions = frame.decoded.instructions
+    end = target + 1 if instructions[target].op == "END_FOR" else target
+    from .versions import VERSION
+
+    return end + 1 if VERSION >= (3, 13) and instructions[end].op == "POP_TOP" else end
+
+
+# ---- with ----
+
+
+@opcode("BEFORE_WITH")
+def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
+    """Push the manager's exit and what entering gave."""
+    manager = frame.pop(tr)
+    if isinstance(manager, ContextManagerValue):
+        frame.push(manager.enter(tr))
+        frame.push(ConstantValue(None) if manager.cls.__name__ != "" else manager)
+        return
+    if not isinstance(manager, ObjectValue):
+        raise unsupported(f"The context manager {manager.describe()} cannot be traced.")
+    enter, leave = manager.dunder(tr, "__enter__"), manager.dunder(tr, "__exit__")
+    if enter is None or leave is None:
+        raise unsupported(f"The context manager {manager.describe()} cannot be traced.")
+    frame.push(leave)
+    frame.push(enter.call(tr, [], {}))

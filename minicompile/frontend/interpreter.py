@@ -1,0 +1,83 @@
+"""The symbolic stack machine: runs a frame's instructions on values.
+
+In: a frame. Out: the value that it returns. The rules for opcodes stand in `handlers_*.py`, one small function each, in
+one dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .breaks import Break, SkipFrame, UserError, unsupported
+
+if TYPE_CHECKING:
+    from .bytecode import Instruction
+    from .frame import Frame
+    from .tracer import Tracer
+    from .values.base import Value
+
+Handler = Callable[["Tracer", "Frame", Any], "Value | None"]
+HANDLERS: dict[str, Handler] = {}
+"""Opcode (normalised) → rule. A rule gets the tracer, the frame and the instruction's argument; a value that it
+returns is the frame's result."""
+
+MAX_STEPS = 200_000
+"""Instructions of one frame after which tracing gives up: a loop that long should not be unrolled."""
+
+
+def opcode(*names: str) -> Callable[[Handler], Handler]:
+    """Register the rule for opcodes."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+def step(tr: Tracer, frame: Frame, instruction: Instruction) -> Value | None:
+    """Execute one instruction."""
+    handler = instruction.handler
+    if handler is None:
+        handler = instruction.handler = HANDLERS.get(instruction.op)
+        if handler is None:
+            raise unsupported(f"The instruction {instruction.op} cannot be traced.")
+    argument = instruction.target if instruction.target >= 0 else instruction.arg
+    return handler(tr, frame, argument)
+
+
+def run(tr: Tracer, frame: Frame) -> Value:
+    """Run an inlined frame to its return. A break inside is the caller's: it happens at the call."""
+    instructions = frame.decoded.instructions
+    steps = 0
+    try:
+        while True:
+            instruction = instructions[frame.pc]
+            frame.pc += 1
+            steps += 1
+            result = step(tr, frame, instruction)
+            if result is not None:
+                return result
+            if steps > MAX_STEPS:
+                raise SkipFrame(f"{frame.code.co_name} runs more than {MAX_STEPS} instructions")
+    except Break as broken:
+        if broken.location is None:
+            broken.location = frame.location()
+        raise
+    except UserError:
+        if frame.decoded.handler_at(frame.instruction.offset) is not None:
+            raise unsupported("An exception that is handled in an inlined function cannot be traced.") from None
+        raise
+
+
+def load_handlers() -> None:
+    """Import the files that register rules."""
+    from . import handlers_calls, handlers_control, handlers_data  # noqa: F401
+    from .values import builtins, contexts, torch_functions  # noqa: F401
+
+    builtins._operator_rules()
+
+
+load_handlers()

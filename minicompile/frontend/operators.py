@@ -1,0 +1,260 @@
+"""Operators on values: arithmetic, comparison, identity, sorting.
+
+In: a function of the `operator` module and its operands. Out: a folded constant, a graph node, a new container, or the
+result of the user's own `__add__` and the like, inlined.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import cmp_to_key
+from typing import TYPE_CHECKING, Any
+
+from .breaks import unsupported
+from .values.base import NotConstant, Value, fail
+from .values.constant import ConstantValue, SymIntValue
+from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
+from .values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+BY_SYMBOL: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv,
+    "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul,
+    "<<=": operator.ilshift, ">>=": operator.irshift, "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+_IN_PLACE = {BY_SYMBOL[text]: BY_SYMBOL[text[:-1]] for text in BY_SYMBOL if text.endswith("=") and text[:-1] in BY_SYMBOL
+             and text not in ("<=", ">=")}  # fmt: skip
+COMPARISONS = {operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge}
+_SWAPPED = {
+    operator.lt: operator.gt, operator.gt: operator.lt, operator.le: operator.ge, operator.ge: operator.le,
+    operator.eq: operator.eq, operator.ne: operator.ne,
+}  # fmt: skip
+UNARY = {"UNARY_NEGATIVE": operator.neg, "UNARY_POSITIVE": operator.pos, "UNARY_INVERT": operator.invert}
+
+
+def binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
+    """`op(left, right)`; an in-place operator mutates where the type does, else makes a new object."""
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        return _tensor_binary(tr, op, left, right)
+    if type(left) is ConstantValue and type(right) is ConstantValue:
+        return tr.fold(_IN_PLACE.get(op, op), left, right)
+    result = left.binary(tr, op, right, False)
+    if result is None:
+        result = right.binary(tr, op, left, True)
+    if result is not None:
+        return result
+    if op in _IN_PLACE:
+        return binary(tr, _IN_PLACE[op], left, right)
+    return _fold_or_compare(tr, op, left, right)
+
+
+def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
+    other = right if isinstance(left, TensorValue) else left
+    if op in (operator.eq, operator.ne) and isinstance(other, ConstantValue) and other.value is None:
+        return ConstantValue(op is operator.ne)
+    return tr.torch_call(op, [left, right], {})
+
+
+def _fold_or_compare(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
+    try:
+        return tr.fold(op, specialized(tr, left), specialized(tr, right))
+    except NotConstant:
+        pass
+    if op in (operator.eq, operator.ne):
+        return ConstantValue(equal(tr, left, right) == (op is operator.eq))
+    raise unsupported(f"{op.__name__} of {left.describe()} and {right.describe()} cannot be traced.")
+
+
+def unary(tr: Tracer, op: Callable[..., Any], operand: Value) -> Value:
+    """`-x`, `+x`, `~x`."""
+    if isinstance(operand, TensorValue):
+        return tr.torch_call(op, [operand], {})
+    if isinstance(operand, SymIntValue):
+        return tr.number(op(operand.sym))
+    special = operand.binary(tr, op, operand, False) if not isinstance(operand, ConstantValue) else None
+    return special if special is not None else tr.fold(op, operand)
+
+
+# ---- equality and identity ----
+
+
+def same(tr: Tracer, left: Value, right: Value) -> bool:
+    """`left is right`. Two different objects from outside are guarded to stay different."""
+    left, right = left.realize(tr), right.realize(tr)
+    if left is right:
+        return True
+    if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
+        return _same_constant(left.value, right.value)
+    if isinstance(left, ConstantValue) or isinstance(right, ConstantValue):
+        return False
+    tr.guard_distinct(left, right)
+    return False
+
+
+def _same_constant(left: Any, right: Any) -> bool:
+    # Small ints and strings are shared by CPython as well; what `is` says about larger ones is nobody's business.
+    return left is right or (type(left) is type(right) and left == right and isinstance(left, (int, str, bytes)))
+
+
+def equal(tr: Tracer, left: Value, right: Value) -> bool:
+    """`bool(left == right)`, as `in` and `list.index` ask it (identical objects are equal)."""
+    left, right = left.realize(tr), right.realize(tr)
+    if left is right:
+        return True
+    try:
+        return bool(left.const(tr) == right.const(tr))
+    except NotConstant:
+        pass
+    if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+        return _equal_sequences(tr, left, right)
+    if isinstance(left, DictValue) and isinstance(right, DictValue):
+        return set(left.entries) == set(right.entries) and all(
+            equal(tr, value, right.entries[key]) for key, value in left.entries.items()
+        )
+    if isinstance(left, (TensorValue, SymIntValue)) or isinstance(right, (TensorValue, SymIntValue)):
+        return binary(tr, operator.eq, left, right).truth(tr)
+    result = left.binary(tr, operator.eq, right, False)
+    if result is None:
+        result = right.binary(tr, operator.eq, left, True)
+    if result is not None:
+        return result.realize(tr).truth(tr)
+    return _equal_by_identity(tr, left, right)
+
+
+def _equal_sequences(tr: Tracer, left: SequenceValue, right: SequenceValue) -> bool:
+    if (left.kind is list) != (right.kind is list) or len(left.elements) != len(right.elements):
+        return False
+    return all(equal(tr, one, other) for one, other in zip(left.elements, right.elements, strict=True))
+
+
+def _equal_by_identity(tr: Tracer, left: Value, right: Value) -> bool:
+    """For objects without an `__eq__` of their own."""
+    for value in (left, right):
+        if value.python_type().__eq__ is not object.__eq__ and not _structurally_different(left, right):
+            raise value.cannot("comparing")
+    return same(tr, left, right)
+
+
+def _structurally_different(left: Value, right: Value) -> bool:
+    known = (ConstantValue, SequenceValue, DictValue, SetValue)
+    return isinstance(left, known) and isinstance(right, known) and type(left) is not type(right)
+
+
+# ---- containers ----
+
+
+def sequence_binary(tr: Tracer, op: Any, value: SequenceValue, other: Value, swapped: bool) -> Value | None:
+    """+, *, comparison of lists and tuples."""
+    if op in (operator.add, operator.iadd) and isinstance(other, SequenceValue):
+        return _concatenate(tr, op, *((other, value) if swapped else (value, other)))
+    if op is operator.iadd and value.mutable and not swapped:
+        return _extend_in_place(tr, value, other.items(tr))
+    if op in (operator.mul, operator.imul) and isinstance(specialized(tr, other), ConstantValue):
+        return _repeat(tr, op, value, specialized(tr, other).const(tr))
+    if op in COMPARISONS and isinstance(other, SequenceValue):
+        return _compare(tr, op, *((other, value) if swapped else (value, other)))
+    return None
+
+
+def _concatenate(tr: Tracer, op: Any, left: SequenceValue, right: SequenceValue) -> Value:
+    if op is operator.iadd and left.mutable:
+        return _extend_in_place(tr, left, list(right.elements))
+    if (left.kind is list) != (right.kind is list):
+        kinds = f'"{right.kind.__name__}") to {left.kind.__name__}'
+        fail(TypeError(f"can only concatenate {left.kind.__name__} (not {kinds}"))
+    import torch
+
+    kind = list if left.kind is list else torch.Size if left.kind is right.kind is torch.Size else tuple
+    return SequenceValue(kind, [*left.elements, *right.elements])
+
+
+def _extend_in_place(tr: Tracer, value: SequenceValue, items: list[Value]) -> Value:
+    value.elements.extend(items)
+    tr.mutated(value, "{0}.extend({1})", SequenceValue(tuple, items))
+    return value
+
+
+def _repeat(tr: Tracer, op: Any, value: SequenceValue, count: Any) -> Value:
+    if not isinstance(count, int):
+        fail(TypeError(f"can't multiply sequence by non-int of type '{type(count).__name__}'"))
+    if op is operator.imul and value.mutable:
+        value.elements *= count
+        tr.mutated(value, "{0}.__imul__({1})", ConstantValue(count))
+        return value
+    return SequenceValue(list if value.kind is list else tuple, value.elements * count)
+
+
+def _compare(tr: Tracer, op: Any, left: SequenceValue, right: SequenceValue) -> Value | None:
+    if op in (operator.eq, operator.ne):
+        return ConstantValue(equal(tr, left, right) == (op is operator.eq))
+    if (left.kind is list) != (right.kind is list):
+        fail(TypeError(f"'{op.__name__}' not supported between {left.kind.__name__} and {right.kind.__name__}"))
+    for one, other in zip(left.elements, right.elements):
+        if not equal(tr, one, other):
+            return binary(tr, op, one.realize(tr), other.realize(tr))
+    return ConstantValue(op(len(left.elements), len(right.elements)))
+
+
+def dict_binary(tr: Tracer, op: Any, value: DictValue, other: Value, swapped: bool) -> Value | None:
+    """`|`, `|=`, `==` of dicts."""
+    if not isinstance(other, DictValue):
+        return None
+    if op is operator.or_:
+        first, second = (other, value) if swapped else (value, other)
+        result = DictValue(first.kind, {**first.entries, **second.entries})
+        result.key_values = {**first.key_values, **second.key_values}
+        return result
+    if op is operator.ior and not swapped:
+        for key, item in other.entries.items():
+            value.setitem(tr, other.key_value(tr, key), item)
+        return value
+    return None
+
+
+def set_operation(tr: Tracer, op: Any, left: SetValue, right: SetValue) -> Value:
+    """`&`, `|`, `-`, `^` of sets."""
+    keys = op(dict.fromkeys(left.entries).keys(), right.entries.keys())
+    return make_set(tr, left.kind, [left.entries.get(key) or right.entries[key] for key in keys])
+
+
+# ---- sorting, products ----
+
+
+def sorted_values(tr: Tracer, values: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
+    """`sorted()` of values whose keys can be compared while tracing."""
+    has_key = key is not None and not _is_none(key.realize(tr))
+    keys = [key.realize(tr).call(tr, [v], {}).realize(tr) if has_key and key else v.realize(tr) for v in values]
+    backwards = reverse is not None and reverse.realize(tr).truth(tr)
+
+    def compare(one: int, other: int) -> int:
+        if binary(tr, operator.lt, keys[one], keys[other]).truth(tr):
+            return -1
+        return int(binary(tr, operator.lt, keys[other], keys[one]).truth(tr))
+
+    order = sorted(range(len(values)), key=cmp_to_key(compare), reverse=backwards)
+    return [values[index] for index in order]
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and value.value is None
+
+
+def product(tr: Tracer, values: list[Value]) -> Value:
+    """The product of numbers."""
+    result: Value = ConstantValue(1)
+    for value in values:
+        result = binary(tr, operator.mul, result, value.realize(tr))
+    return result
+
+
+def swapped_comparison(op: Any) -> Any:
+    """The comparison that says the same with its operands exchanged."""
+    return _SWAPPED[op]

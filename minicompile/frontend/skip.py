@@ -1,0 +1,90 @@
+"""Code that is not for tracing, and why.
+
+In: code objects. Out: None, or the reason in plain words. Two questions: whether a function may be inlined where it is
+called (`why_not_inlined`), and whether a frame may be compiled on its own (`why_not_compiled`).
+"""
+
+from __future__ import annotations
+
+import functools
+import sysconfig
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+_TORCH = str(Path(torch.__file__).parent) + "/"
+_OWN = str(Path(__file__).parent.parent) + "/"
+_OWN_EXAMPLES = _OWN + "examples/"
+_STANDARD = str(Path(sysconfig.get_path("stdlib"))) + "/"
+_SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", "platlib"))
+
+_TORCH_INLINED = (
+    "nn/modules/", "nn/functional.py", "nn/parameter.py", "nn/attention/__init__.py", "utils/_contextlib.py",
+    "autograd/grad_mode.py", "functional.py", "_jit_internal.py", "overrides.py", "distributions/", "nn/init.py",
+    "nn/utils/parametrize.py", "nn/utils/parametrizations.py",
+)  # fmt: skip
+_TORCH_COMPILED = ("nn/modules/",)
+_TORCH_NEVER_COMPILED = ("nn/modules/module.py",)
+_STANDARD_INLINED = (
+    "collections/__init__.py", "functools.py", "operator.py", "typing.py", "dataclasses.py", "enum.py", "abc.py",
+    "_collections_abc.py", "types.py", "numbers.py", "contextlib.py", "bisect.py", "heapq.py", "copy.py", "statistics.py",
+    "fractions.py",
+)  # fmt: skip
+_INFRASTRUCTURE = frozenset(
+    {
+        "pytest", "_pytest", "pluggy", "hypothesis", "numpy", "sympy", "triton", "rich", "tqdm", "networkx", "bytecode",
+        "pip", "setuptools", "IPython", "ipykernel", "debugpy", "coverage",
+    }
+)  # fmt: skip
+
+
+def why_not_inlined(code: CodeType) -> str | None:
+    """None if a call of this code may be traced into."""
+    return _why_not(code.co_filename, _TORCH_INLINED, (), _STANDARD_INLINED)
+
+
+def why_not_compiled(code: CodeType) -> str | None:
+    """None if a frame of this code may be compiled on its own."""
+    if code.co_name in ("<module>", "<genexpr>"):
+        return "it runs once, or is a generator"
+    if code.co_flags & 0x2A0:
+        return "it is a generator or a coroutine"
+    if not code.co_flags & 0x1:
+        return "it is a class body"
+    return _why_not(code.co_filename, _TORCH_COMPILED, _TORCH_NEVER_COMPILED, ())
+
+
+@functools.cache
+def _why_not(
+    filename: str, torch_allowed: tuple[str, ...], torch_refused: tuple[str, ...], standard_allowed: tuple[str, ...]
+) -> str | None:
+    if filename.startswith(_OWN) and not filename.startswith(_OWN_EXAMPLES):
+        return "it is minicompile itself"
+    if filename.startswith(_TORCH):
+        rest = filename[len(_TORCH) :]
+        allowed = rest.startswith(torch_allowed) and not rest.startswith(torch_refused)
+        return None if allowed else "it is part of torch"
+    for site in _SITE:
+        if filename.startswith(site):
+            package = filename[len(site) :].split("/")[0].removesuffix(".py")
+            return "it is infrastructure" if package in _INFRASTRUCTURE else None
+    if filename.startswith(_STANDARD):
+        return None if filename[len(_STANDARD) :] in standard_allowed else "it is part of the standard library"
+    if filename.startswith("<frozen"):
+        return "it is part of the interpreter"
+    return None
+
+
+def is_torch_file(filename: str) -> bool:
+    """Whether a file is part of torch."""
+    return filename.startswith(_TORCH)
+
+
+def is_own_decorator_output(fn: FunctionType) -> Any:
+    """The user's function behind one of our wrappers that is transparent while tracing, or None."""
+    return getattr(fn, "__minicompile_original__", None)
+
+
+__all__ = ["is_own_decorator_output", "is_torch_file", "why_not_compiled", "why_not_inlined"]

@@ -1,0 +1,300 @@
+"""The tracer: what all frames of one translation share.
+
+In: the root frame's real variables and their sources. Out: a graph, guards, a journal of side effects, and whatever the
+interpreted program left on its stack and in its variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..guards.guard_set import GuardSet
+from ..guards.kinds import DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
+from ..ir.graph import Origin
+from .breaks import Break, UserError, unsupported_call
+from .bytecode import decode
+from .frame import Frame
+from .graph import GraphBuilder
+from .side_effects import Journal
+from .sources import ConstSource, Source
+from .values.base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from .values.constant import ConstantValue, SymIntValue, is_constant_object, specialized
+from .values.containers import DictValue, SequenceValue, SetValue
+from .values.functions import FunctionValue, bind_arguments
+from .values.objects import ClassValue, ObjectValue, PyModuleValue
+from .values.wrap import wrap
+
+if TYPE_CHECKING:
+    from ..guards.state import GlobalStateGuard
+
+MAX_DEPTH = 60
+"""How many calls deep inlining goes; every level takes a few Python frames of our own."""
+
+
+class Tracer:
+    """The state of one translation. `epoch` counts every symbolic mutation: whether an instruction that broke has
+    already changed anything."""
+
+    def __init__(self, graph: GraphBuilder, state: GlobalStateGuard) -> None:
+        self.graph = graph
+        self.guards = GuardSet([state])
+        self.journal = Journal()
+        self.epoch = 0
+        self.frame: Frame = None  # type: ignore[assignment]
+        self.entry_grad_mode = torch.is_grad_enabled()
+        self._known: dict[int, tuple[Any, Value]] = {}
+        self._anchors: dict[int, ConstSource] = {}
+        self._attributes: dict[int, dict[str, Value]] = {}
+        self._globals: dict[tuple[int, str], Value | None] = {}
+
+    # ---- changes ----
+
+    def changed(self) -> None:
+        self.epoch += 1
+
+    def mutated(self, value: Value, text: str, *operands: Value) -> Value:
+        """A value has been changed; for one that existed before the frame, `text` repeats it on the real object."""
+        self.epoch += 1
+        if value.source is not None:
+            self.journal.record(text, value, operands)
+        return ConstantValue(None)
+
+    # ---- objects from outside ----
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        """The value of an object from outside; see values.wrap."""
+        if type(obj) is int and source in self.graph.dynamic_sources:
+            return self.number(self.graph.int_input(obj, source), source)
+        return wrap(self, obj, source)
+
+    def known(self, obj: Any) -> Value | None:
+        found = self._known.get(id(obj))
+        return found[1] if found is not None else None
+
+    def remember(self, obj: Any, value: Value) -> None:
+        self._known[id(obj)] = (obj, value)
+
+    def anchor(self, obj: Any) -> ConstSource:
+        """A source for an object that the generated code itself keeps: classes, functions, modules."""
+        source = self._anchors.get(id(obj))
+        if source is None:
+            hint = getattr(obj, "__name__", "") or type(obj).__name__
+            hint = "".join(c if c.isalnum() else "_" for c in str(hint))
+            source = self._anchors[id(obj)] = ConstSource(obj, f"__c{len(self._anchors)}_{hint}")
+        return source
+
+    def constant(self, obj: Any, *, anchored: bool = True) -> Value:
+        """The value of a Python object that is known and fixed. Raises NotConstant if it is none and `anchored` is off."""
+        if is_constant_object(obj):
+            return ConstantValue(obj)
+        kind = type(obj)
+        if kind in (list, tuple, torch.Size) or (isinstance(obj, tuple) and hasattr(kind, "_fields")):
+            return SequenceValue(kind, [self.constant(item, anchored=anchored) for item in obj])
+        if kind is dict and all(map(is_constant_object, obj)):
+            return DictValue(dict, {key: self.constant(item, anchored=anchored) for key, item in obj.items()})
+        if kind in (set, frozenset):
+            return SetValue(kind, {item: self.constant(item, anchored=anchored) for item in obj})
+        if not anchored:
+            raise NotConstant
+        return self.wrap(obj, self.anchor(obj))
+
+    def number(self, number: Any, source: Source | None = None) -> Value:
+        """A Python or symbolic number. Symbolic booleans and floats are decided now, which a guard records."""
+        if isinstance(number, torch.SymInt):
+            if not number.node.expr.is_number:
+                return SymIntValue(number, source)
+            number = int(number)
+        elif isinstance(number, torch.SymBool):
+            number = bool(number)
+        elif isinstance(number, torch.SymFloat):
+            number = float(number)
+        return ConstantValue(number)
+
+    # ---- guards ----
+
+    def guard(self, guard: Guard) -> None:
+        self.guards.add(guard)
+
+    def guard_type(self, source: Source, obj: Any) -> None:
+        if not isinstance(source, ConstSource):
+            self.guards.add(TypeGuard.of(source, obj))
+
+    def guard_identity(self, source: Source, obj: Any) -> None:
+        if not isinstance(source, ConstSource):
+            self.guards.add(IdentityGuard.of(source, obj))
+
+    def guard_same(self, known: Value, obj: Any, source: Source) -> None:
+        """The object that `known` stands for has been met again at another place."""
+        first = known.source
+        if first is None or first == source:
+            return
+        if isinstance(source, ConstSource):
+            self.guard_identity(first, obj)
+        elif isinstance(first, ConstSource) or isinstance(known, (ClassValue, PyModuleValue)):
+            self.guard_identity(source, obj)
+        else:
+            self.guards.add(SameObjectGuard(first, source))
+
+    def guard_distinct(self, left: Value, right: Value) -> None:
+        """Two objects from outside were different ones, and the program has seen that."""
+        first, second = left.source, right.source
+        if first is None or second is None or first == second:
+            return
+        if isinstance(first, ConstSource) and isinstance(second, ConstSource):
+            return
+        self.guards.add(DistinctObjectsGuard((first, second)))
+
+    def guard_aliases(self) -> None:
+        """No other object that was looked at may turn out to be one that is changed."""
+        values = [value for _, value in self._known.values() if value.source is not None]
+        for target in self.journal.targets():
+            kind = type(target)
+            for value in values:
+                if value is not target and type(value) is kind and _same_class(value, target):
+                    self.guard_distinct(target, value)
+
+    # ---- attributes and globals that the frame has set ----
+
+    def attributes_of(self, value: Value) -> dict[str, Value]:
+        """Attributes that the frame has set on a class or module."""
+        return self._attributes.setdefault(id(value), {})
+
+    def class_attribute(self, cls: type, name: str) -> Value | None:
+        """What the frame has set on a class or one of its bases."""
+        if not self._attributes:
+            return None
+        for base in cls.__mro__:
+            value = self.known(base)
+            if value is not None and name in self._attributes.get(id(value), {}):
+                return self._attributes[id(value)][name]
+            if name in base.__dict__:
+                return None
+        return None
+
+    def global_overlay(self, globals_dict: dict[str, Any]) -> dict[str, Value | None]:
+        """Global variables that the frame has set (or, with None, deleted)."""
+        prefix = id(globals_dict)
+        return {name: value for (where, name), value in self._globals.items() if where == prefix}
+
+    def pending_global(self, globals_dict: dict[str, Any], name: str) -> Value | None:
+        return self._globals.get((id(globals_dict), name))
+
+    def set_global(self, frame: Frame, name: str, value: Value) -> None:
+        self._globals[(id(frame.globals_dict), name)] = value
+        self.epoch += 1
+        self.journal.record(f"{{0}}[{name!r}] = {{1}}", _GlobalsValue(frame.globals_base), (value,))
+
+    # ---- folding ----
+
+    def fold(self, fn: Callable[..., Any], *args: Value, **kwargs: Value) -> Value:
+        """`fn` applied to constants. Raises NotConstant for operands that are none; the user's errors are UserErrors."""
+        values = [self._constant_of(arg) for arg in args]
+        named = {key: self._constant_of(value) for key, value in kwargs.items()}
+        try:
+            result = fn(*values, **named)
+        except Exception as error:
+            fail(error)
+        return self.constant(result, anchored=False)
+
+    def _constant_of(self, value: Value) -> Any:
+        return specialized(self, value.realize(self)).const(self)
+
+    def key(self, value: Value) -> Any:
+        """A hashable stand-in for a dict key or set element: the constant itself, or the value of an object that is
+        hashed by identity. Raises Break for keys with a hash of their own."""
+        value = specialized(self, value.realize(self))
+        try:
+            raw = value.const(self)
+        except NotConstant:
+            if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
+                return value
+            if isinstance(value, (FunctionValue, ClassValue)):
+                return value
+            raise value.cannot("hashing") from None
+        try:
+            hash(raw)
+        except TypeError as error:
+            fail(error)
+        return raw
+
+    # ---- calls ----
+
+    def torch_call(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+        """A torch function, operator or Tensor method, into the graph."""
+        return self.graph.call(self, target, args, kwargs)
+
+    def set_grad_mode(self, mode: bool) -> None:
+        """Grad mode from here on, in the graph and while tracing."""
+        if mode != torch.is_grad_enabled():
+            self.epoch += 1
+            self.graph.set_grad_mode(mode, self.origin("torch.set_grad_enabled"))
+            torch._C._set_grad_enabled(mode)
+
+    def inline(self, fn: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a call."""
+        from .interpreter import run
+        from .skip import why_not_inlined
+
+        why = why_not_inlined(fn.code)
+        decoded = decode(fn.code)
+        if why is not None:
+            raise unsupported_call(f"{fn.name}()", f"is not traced into: {why}")
+        if decoded.is_generator:
+            raise unsupported_call(f"{fn.name}()", "makes a generator")
+        if self.frame.depth >= MAX_DEPTH:
+            raise unsupported_call(f"{fn.name}()", f"is nested {MAX_DEPTH} calls deep")
+        slots = bind_arguments(self, fn, args, kwargs)
+        caller = self.frame
+        self.frame = Frame(decoded, fn.globals_dict, fn.globals_base, slots, fn.closure, caller)
+        try:
+            return run(self, self.frame)
+        finally:
+            self.frame = caller
+
+    # ---- where ----
+
+    def origin(self, target: Any) -> Origin:
+        """The user's place that is being traced: the innermost frame that is not torch's own."""
+        frame: Frame | None = self.frame
+        while frame is not None and frame.parent is not None and _is_torch(frame.code.co_filename):
+            frame = frame.parent
+        assert frame is not None
+        place = frame.location()
+        return Origin(place.file, place.line, place.function, self.name_of(target))
+
+    def name_of(self, target: Any) -> str:
+        """How the user writes a call: `torch.relu`, `Tensor.add_`, `operator.add`."""
+        from .values.builtins import function_name
+
+        if isinstance(target, str):
+            return target if "." in target else f"Tensor.{target}"
+        if getattr(target, "__module__", "") == "_operator":
+            return f"operator.{target.__name__}"
+        return function_name(target)
+
+
+class _GlobalsValue(Value):
+    """A globals dict, as the target of an effect."""
+
+    def __init__(self, base: Source | None) -> None:
+        from .sources import GlobalsSource
+
+        self.source = GlobalsSource(base)
+
+
+def _same_class(value: Value, target: Value) -> bool:
+    if isinstance(value, ObjectValue) and isinstance(target, ObjectValue):
+        return value.cls is target.cls
+    return True
+
+
+def _is_torch(filename: str) -> bool:
+    from .skip import is_torch_file
+
+    return is_torch_file(filename)
+
+
+__all__ = ["Break", "Lazy", "Tracer", "UserError"]

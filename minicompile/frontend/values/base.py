@@ -1,0 +1,183 @@
+"""Values: what the interpreter's symbolic stack and variables hold instead of real objects.
+
+In: operations of the interpreted program, as method calls on values.
+Out: other values; graph nodes, guards and journalled effects through the tracer that every method is given.
+
+A value answers for the Python object that it stands for. What it cannot answer raises `Break`, and the operation is
+performed for real between two graphs. `Lazy` stands for an object that nothing has looked at yet: passing it around
+costs no guard.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..breaks import Break, unsupported, unsupported_call
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+Args = list["Value"]
+Kwargs = dict[str, "Value"]
+
+
+class NotConstant(Exception):
+    """`Value.const` was asked of a value that is no Python constant."""
+
+
+class Value:
+    """Base class. `source` says where the object can be read on entry, or None for one made in the frame."""
+
+    source: Source | None = None
+
+    # ---- what it is ----
+
+    def python_type(self) -> type:
+        """The class of the object. Raises Break when it is not known."""
+        raise self.cannot("asking the type")
+
+    def const(self, tr: Tracer) -> Any:
+        """The Python constant that this is (containers of constants included). Raises NotConstant otherwise."""
+        raise NotConstant
+
+    def describe(self) -> str:
+        """A few words for messages."""
+        try:
+            kind = f"a {self.python_type().__name__}"
+        except Break:
+            kind = "an object"
+        return f"{self.source.describe()} ({kind})" if self.source is not None else kind
+
+    def cannot(self, what: str) -> Break:
+        """The break that says that tracing cannot do `what` with this value."""
+        return unsupported(f"{what[0].upper()}{what[1:]} of {self.describe()} cannot be traced.")
+
+    # ---- operations; every one may raise Break or UserError ----
+
+    def truth(self, tr: Tracer) -> bool:
+        raise self.cannot("testing the truth")
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        raise self.cannot(f"reading attribute {name!r}")
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        raise self.cannot(f"looking for attribute {name!r}")
+
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        raise self.cannot(f"setting attribute {name!r}")
+
+    def delattr(self, tr: Tracer, name: str) -> None:
+        raise self.cannot(f"deleting attribute {name!r}")
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        raise self.cannot("reading an item")
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        raise self.cannot("setting an item")
+
+    def delitem(self, tr: Tracer, key: Value) -> None:
+        raise self.cannot("deleting an item")
+
+    def items(self, tr: Tracer) -> list[Value]:
+        """All elements that iterating yields, now."""
+        raise self.cannot("iterating")
+
+    def iterator(self, tr: Tracer) -> Value:
+        """What `iter()` gives."""
+        from .iterators import IteratorValue
+
+        return IteratorValue(self, self.items(tr))
+
+    def next(self, tr: Tracer) -> Value | None:
+        """The next element of an iterator, None at the end."""
+        raise self.cannot("iterating")
+
+    def length(self, tr: Tracer) -> int:
+        raise self.cannot("taking the length")
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        raise self.cannot("testing membership")
+
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        """`op(self, other)`, or `op(other, self)` if swapped; None: not for this operand to say."""
+        return None
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        raise unsupported_call(self.describe())
+
+    # ---- the way back to a real object ----
+
+    def build(self, glue: Glue) -> str:
+        """Text that makes the object anew; called once at most, and never for a value that has a source."""
+        raise self.cannot("rebuilding")
+
+    def realize(self, tr: Tracer) -> Value:
+        """The value itself; for a lazy one, what it turns out to be."""
+        return self
+
+
+class Lazy(Value):
+    """An object that came from outside and that nothing has depended on yet."""
+
+    __slots__ = ("obj", "source", "value")
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+        self.value: Value | None = None
+
+    def realize(self, tr: Tracer) -> Value:
+        if self.value is None:
+            assert self.source is not None
+            self.value = tr.wrap(self.obj, self.source)
+        return self.value
+
+
+class NullValue(Value):
+    """CPython's NULL stack slot."""
+
+    def realize(self, tr: Tracer) -> Value:
+        return self
+
+
+NULL = NullValue()
+
+
+class OpaqueValue(Value):
+    """An object that tracing cannot look into: it can be passed on, stored and given back, nothing else.
+
+    It has a source, or is built by `make(glue)`. `obj` is the real object when it is known (its type is guarded then).
+    """
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        raise unsupported_call(_callable_name(self.obj))
+
+
+def _callable_name(obj: Any) -> str:
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
+    return f"{name}()" if isinstance(name, str) else f"a {type(obj).__name__}"
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Report an error that is the interpreted program's own."""
+    from ..breaks import UserError
+
+    raise UserError(error) from error
+
+
+def is_constant_value(value: Value, tr: Tracer) -> bool:
+    """Whether `const` would succeed."""
+    try:
+        value.const(tr)
+    except NotConstant:
+        return False
+    return True

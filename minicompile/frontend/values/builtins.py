@@ -1,0 +1,610 @@
+"""Builtin functions, library functions and torch functions as callables.
+
+In: the function object and values. Out: by table, in this order: a rule of our own (`rule`), a graph node for torch
+functions, the folded result for pure functions of constants, else a break.
+
+A rule is a Python function `(tracer, *args, **kwargs) -> value` registered for a function object with `@rule(fn)`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import UserError, unsupported_call
+from .base import Args, Kwargs, NotConstant, Value, fail
+from .constant import ConstantValue, SymIntValue, specialized
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+Rule = Callable[..., Value]
+RULES: dict[Any, Rule] = {}
+"""Function object → how to trace a call of it."""
+
+
+def rule(*functions: Any) -> Callable[[Rule], Rule]:
+    """Register a rule for function objects."""
+
+    def register(fn: Rule) -> Rule:
+        for function in functions:
+            RULES[function] = fn
+        return fn
+
+    return register
+
+
+def has_rule(obj: Any) -> bool:
+    """Whether there is a rule for this very object."""
+    try:
+        return obj in RULES
+    except TypeError:
+        return False
+
+
+class CallableValue(Value):
+    """A builtin, a library function or a torch function."""
+
+    def __init__(self, fn: Any, source: Source | None = None) -> None:
+        self.fn = fn
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.fn)
+
+    def describe(self) -> str:
+        return f"{function_name(self.fn)}()"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.fn, name)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if not hasattr(self.fn, name):
+            fail(AttributeError(f"'{type(self.fn).__name__}' object has no attribute '{name}'"))
+        return tr.constant(getattr(self.fn, name))
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return call_object(tr, self.fn, args, kwargs)
+
+    def build(self, glue: Glue) -> str:
+        return glue.keep(self.fn)
+
+
+def function_name(fn: Any) -> str:
+    """How the user calls it: `torch.relu`, `len`, `math.sqrt`."""
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
+    module = getattr(fn, "__module__", None) or ""
+    if module in ("builtins", "_operator") or not isinstance(module, str):
+        return str(name)
+    if module.startswith("torch"):
+        from .torch_functions import torch_name
+
+        return torch_name(fn)
+    return f"{module}.{name}" if module else str(name)
+
+
+def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function object that is known."""
+    from .torch_functions import call_torch, is_torch_function
+
+    found = RULES.get(fn)
+    if found is not None:
+        return _call_rule(tr, fn, found, args, kwargs)
+    if is_torch_function(fn):
+        return call_torch(tr, fn, args, kwargs)
+    if is_pure(fn):
+        try:
+            return tr.fold(fn, *args, **kwargs)
+        except NotConstant:
+            pass
+    raise unsupported_call(f"{function_name(fn)}()")
+
+
+def _call_rule(tr: Tracer, fn: Any, found: Rule, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        _signature(found).bind(tr, *args, **kwargs)
+    except TypeError:
+        return _fold_odd_call(tr, fn, args, kwargs)
+    return found(tr, *args, **kwargs)
+
+
+@functools.cache
+def _signature(fn: Rule) -> inspect.Signature:
+    return inspect.signature(fn)
+
+
+def _fold_odd_call(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A call that its rule was not written for: fold it, or make it for real (it may well raise)."""
+    try:
+        return tr.fold(fn, *args, **kwargs)
+    except NotConstant:
+        raise unsupported_call(f"{function_name(fn)}()", "is in a form that cannot be traced") from None
+
+
+# ---- what may be folded when all arguments are constants ----
+
+_PURE_TYPES = (str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, list, dict, type(None))
+_PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "builtins", "string", "itertools", "keyword", "re"})
+_IMPURE = frozenset({print, input, open, eval, exec, compile, id, hash, globals, locals, vars, dir, breakpoint, __import__})
+
+
+def is_pure(fn: Any) -> bool:
+    """Whether calling with constants has no effect and always the same result."""
+    if isinstance(fn, types.BuiltinMethodType):
+        owner = fn.__self__
+        if isinstance(owner, types.ModuleType) or owner is None:
+            return _pure_module(fn)
+        return type(owner) in _PURE_TYPES or owner in _PURE_TYPES if isinstance(owner, type) else type(owner) in _PURE_TYPES
+    if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return fn.__objclass__ in _PURE_TYPES
+    if isinstance(fn, types.MethodWrapperType):
+        return type(fn.__self__) in _PURE_TYPES
+    if isinstance(fn, type):
+        return fn in _PURE_TYPES
+    return _pure_module(fn)
+
+
+def _pure_module(fn: Any) -> bool:
+    try:
+        return getattr(fn, "__module__", None) in _PURE_MODULES - {"itertools", "re"} and fn not in _IMPURE
+    except TypeError:
+        return False
+
+
+# ---- rules for builtins ----
+
+
+@rule(len)
+def _len(tr: Tracer, value: Value) -> Value:
+    from .tensor import TensorValue
+
+    value = value.realize(tr)
+    if isinstance(value, TensorValue) and value.fake.dim():
+        return tr.number(value.fake.shape[0])
+    return ConstantValue(value.length(tr))
+
+
+@rule(isinstance)
+def _isinstance(tr: Tracer, value: Value, classes: Value) -> Value:
+    kind = value.realize(tr).python_type()
+    return ConstantValue(_subclass(tr, kind, classes.realize(tr)))
+
+
+@rule(issubclass)
+def _issubclass(tr: Tracer, value: Value, classes: Value) -> Value:
+    return ConstantValue(_subclass(tr, class_object(value.realize(tr)), classes.realize(tr)))
+
+
+def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
+    import torch
+
+    from .containers import SequenceValue
+
+    if isinstance(classes, SequenceValue):
+        return any(_subclass(tr, kind, element.realize(tr)) for element in classes.elements)
+    wanted = class_object(classes)
+    if isinstance(wanted, types.UnionType):
+        return issubclass(kind, wanted)
+    if not isinstance(wanted, type):
+        raise unsupported_call("isinstance()", "has a second argument that cannot be traced")
+    if kind is torch.Tensor and type(wanted).__instancecheck__ is not type.__instancecheck__:
+        # torch.Tensor has metaclass rules for nn.Parameter and the legacy classes (torch.FloatTensor).
+        if wanted is torch.Tensor:
+            return True
+        if wanted is torch.nn.Parameter or wanted is torch.nn.Buffer:
+            return False
+        raise unsupported_call("isinstance()", "with this class cannot be traced")
+    return issubclass(kind, wanted)
+
+
+def class_object(value: Value) -> Any:
+    """The class that a value stands for. Raises Break if it stands for none."""
+    from .objects import ClassValue
+
+    if isinstance(value, ClassValue):
+        return value.cls
+    if isinstance(value, ConstantValue) and value.value is None:
+        return type(None)
+    if isinstance(value, CallableValue):
+        return value.fn
+    raise value.cannot("using as a class")
+
+
+@rule(type)
+def _type(tr: Tracer, value: Value) -> Value:
+    return tr.constant(value.realize(tr).python_type())
+
+
+@rule(getattr)
+def _getattr(tr: Tracer, owner: Value, name: Value, default: Value | None = None) -> Value:
+    owner = owner.realize(tr)
+    key = _string(tr, name)
+    if default is not None and not owner.has_attr(tr, key):
+        return default
+    return owner.getattr(tr, key)
+
+
+@rule(hasattr)
+def _hasattr(tr: Tracer, owner: Value, name: Value) -> Value:
+    return ConstantValue(owner.realize(tr).has_attr(tr, _string(tr, name)))
+
+
+@rule(setattr)
+def _setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Value:
+    owner.realize(tr).setattr(tr, _string(tr, name), value)
+    return ConstantValue(None)
+
+
+@rule(delattr)
+def _delattr(tr: Tracer, owner: Value, name: Value) -> Value:
+    owner.realize(tr).delattr(tr, _string(tr, name))
+    return ConstantValue(None)
+
+
+def _string(tr: Tracer, value: Value) -> str:
+    try:
+        text = value.realize(tr).const(tr)
+    except NotConstant:
+        raise value.cannot("using as an attribute name") from None
+    if not isinstance(text, str):
+        fail(TypeError("attribute name must be string"))
+    return text
+
+
+@rule(callable)
+def _callable(tr: Tracer, value: Value) -> Value:
+    from .objects import ObjectValue
+
+    value = value.realize(tr)
+    if isinstance(value, ObjectValue):
+        return ConstantValue(hasattr(value.python_type(), "__call__"))
+    return ConstantValue(callable_kind(value.python_type()))
+
+
+def callable_kind(kind: type) -> bool:
+    """Whether objects of this class can be called."""
+    return any("__call__" in base.__dict__ for base in kind.__mro__)
+
+
+@rule(iter)
+def _iter(tr: Tracer, value: Value) -> Value:
+    return value.realize(tr).iterator(tr)
+
+
+@rule(next)
+def _next(tr: Tracer, iterator: Value, default: Value | None = None) -> Value:
+    item = iterator.realize(tr).next(tr)
+    if item is not None:
+        return item
+    if default is None:
+        fail(StopIteration())
+    return default
+
+
+@rule(enumerate)
+def _enumerate(tr: Tracer, iterable: Value, start: Value | None = None) -> Value:
+    from .containers import SequenceValue, index_of
+
+    first = index_of(tr, start) if start is not None else 0
+    pairs = enumerate(_all(tr, iterable), first)
+    return _iterator([SequenceValue(tuple, [ConstantValue(index), item]) for index, item in pairs])
+
+
+@rule(zip)
+def _zip(tr: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
+    from .containers import SequenceValue
+
+    columns = [_all(tr, iterable) for iterable in iterables]
+    exact = strict is not None and strict.realize(tr).truth(tr)
+    if exact and len({len(column) for column in columns}) > 1:
+        fail(ValueError("zip() arguments have different lengths"))
+    return _iterator([SequenceValue(tuple, list(row)) for row in zip(*columns)])
+
+
+@rule(map)
+def _map(tr: Tracer, fn: Value, *iterables: Value) -> Value:
+    columns = [_all(tr, iterable) for iterable in iterables]
+    return _iterator([fn.realize(tr).call(tr, list(row), {}) for row in zip(*columns)])
+
+
+@rule(filter)
+def _filter(tr: Tracer, fn: Value, iterable: Value) -> Value:
+    fn = fn.realize(tr)
+    keep_true = isinstance(fn, ConstantValue) and fn.value is None
+    items = _all(tr, iterable)
+    return _iterator([i for i in items if (i if keep_true else fn.call(tr, [i], {})).realize(tr).truth(tr)])
+
+
+@rule(reversed)
+def _reversed(tr: Tracer, value: Value) -> Value:
+    return _iterator(_all(tr, value)[::-1])
+
+
+def _iterator(items: list[Value]) -> Value:
+    from .iterators import IteratorValue
+
+    return IteratorValue(None, items)
+
+
+def _all(tr: Tracer, value: Value) -> list[Value]:
+    return value.realize(tr).items(tr)
+
+
+@rule(list)
+def _list(tr: Tracer, iterable: Value | None = None) -> Value:
+    from .containers import SequenceValue
+
+    return SequenceValue(list, _all(tr, iterable) if iterable is not None else [])
+
+
+@rule(tuple)
+def _tuple(tr: Tracer, iterable: Value | None = None) -> Value:
+    from .containers import SequenceValue
+
+    value = iterable.realize(tr) if iterable is not None else SequenceValue(tuple, [])
+    if isinstance(value, SequenceValue) and value.kind is tuple:
+        return value
+    return SequenceValue(tuple, value.items(tr))
+
+
+@rule(set)
+def _set(tr: Tracer, iterable: Value | None = None) -> Value:
+    from .containers import make_set
+
+    return make_set(tr, set, _all(tr, iterable) if iterable is not None else [])
+
+
+@rule(frozenset)
+def _frozenset(tr: Tracer, iterable: Value | None = None) -> Value:
+    from .containers import make_set
+
+    return make_set(tr, frozenset, _all(tr, iterable) if iterable is not None else [])
+
+
+@rule(dict)
+def _dict(tr: Tracer, source: Value | None = None, /, **named: Value) -> Value:
+    from .containers import make_dict, pairs_of
+
+    pairs = pairs_of(tr, source.realize(tr)) if source is not None else []
+    return make_dict(tr, [*pairs, *((ConstantValue(name), value) for name, value in named.items())])
+
+
+@rule(slice)
+def _slice(tr: Tracer, *parts: Value) -> Value:
+    from .containers import SliceValue
+
+    none = ConstantValue(None)
+    start, stop, step = (none, *parts, none) if len(parts) == 1 else (*parts, none)[:3]
+    return SliceValue((start.realize(tr), stop.realize(tr), step.realize(tr)))
+
+
+@rule(range)
+def _range(tr: Tracer, *parts: Value) -> Value:
+    numbers = [specialized(tr, part.realize(tr)) for part in parts]
+    return tr.fold(range, *numbers)
+
+
+@rule(bool)
+def _bool(tr: Tracer, value: Value | None = None) -> Value:
+    return ConstantValue(value.realize(tr).truth(tr) if value is not None else False)
+
+
+@rule(int)
+def _int(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+    if len(args) == 1 and not kwargs and isinstance(args[0].realize(tr), SymIntValue):
+        return args[0].realize(tr)
+    return _number(tr, int, args, kwargs)
+
+
+@rule(float)
+def _float(tr: Tracer, *args: Value) -> Value:
+    return _number(tr, float, args, {})
+
+
+@rule(complex)
+def _complex(tr: Tracer, *args: Value) -> Value:
+    return _number(tr, complex, args, {})
+
+
+def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
+    from ..breaks import Break, BreakKind
+    from .tensor import TensorValue
+
+    for arg in args:
+        value = arg.realize(tr)
+        if isinstance(value, TensorValue):
+            raise Break(BreakKind.VALUE, f"{kind.__name__}() reads the numbers of {value.describe()}.")
+    return tr.fold(kind, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
+
+
+def _text_rule(fn: Any) -> None:
+    def trace(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        try:
+            return tr.fold(fn, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
+        except NotConstant:
+            raise unsupported_call(f"{fn.__name__}()", "needs the text of an object that is not a constant") from None
+
+    RULES[fn] = trace
+
+
+for _fn in (str, repr, format, ascii):
+    _text_rule(_fn)
+
+
+@rule(any)
+def _any(tr: Tracer, iterable: Value) -> Value:
+    return ConstantValue(any(item.realize(tr).truth(tr) for item in _all(tr, iterable)))
+
+
+@rule(all)
+def _all_true(tr: Tracer, iterable: Value) -> Value:
+    return ConstantValue(all(item.realize(tr).truth(tr) for item in _all(tr, iterable)))
+
+
+@rule(sum)
+def _sum(tr: Tracer, iterable: Value, start: Value | None = None) -> Value:
+    from ..operators import binary
+
+    result: Value = start.realize(tr) if start is not None else ConstantValue(0)
+    for item in _all(tr, iterable):
+        result = binary(tr, operator.add, result, item.realize(tr))
+    return result
+
+
+def _extreme(name: str, op: Any) -> Rule:
+    def trace(tr: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+        from ..operators import binary
+
+        values = [value.realize(tr) for value in (_all(tr, args[0]) if len(args) == 1 else list(args))]
+        if not values:
+            if default is not None:
+                return default
+            fail(ValueError(f"{name}() arg is an empty sequence"))
+        has_key = key is not None and not (isinstance(key.realize(tr), ConstantValue))
+        keys = [key.realize(tr).call(tr, [v], {}).realize(tr) if has_key and key else v for v in values]
+        best = 0
+        for index in range(1, len(values)):
+            if isinstance(keys[index], SymIntValue) or isinstance(keys[best], SymIntValue):
+                keys = [specialized(tr, k) for k in keys]
+            if binary(tr, op, keys[index], keys[best]).truth(tr):
+                best = index
+        return values[best]
+
+    return trace
+
+
+RULES[max] = _extreme("max", operator.gt)
+RULES[min] = _extreme("min", operator.lt)
+
+
+@rule(sorted)
+def _sorted(tr: Tracer, iterable: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
+    from ..operators import sorted_values
+    from .containers import SequenceValue
+
+    return SequenceValue(list, sorted_values(tr, _all(tr, iterable), key, reverse))
+
+
+@rule(abs, operator.abs)
+def _abs(tr: Tracer, value: Value) -> Value:
+    from .tensor import TensorValue
+
+    value = value.realize(tr)
+    if isinstance(value, TensorValue):
+        return tr.torch_call(operator.abs, [value], {})
+    if isinstance(value, SymIntValue):
+        return tr.number(abs(value.sym))
+    return tr.fold(abs, value)
+
+
+@rule(pow)
+def _pow(tr: Tracer, base: Value, exponent: Value) -> Value:
+    from ..operators import binary
+
+    return binary(tr, operator.pow, base.realize(tr), exponent.realize(tr))
+
+
+@rule(divmod)
+def _divmod(tr: Tracer, left: Value, right: Value) -> Value:
+    from ..operators import binary
+    from .containers import SequenceValue
+
+    a, b = left.realize(tr), right.realize(tr)
+    return SequenceValue(tuple, [binary(tr, operator.floordiv, a, b), binary(tr, operator.mod, a, b)])
+
+
+@rule(super)
+def _super(tr: Tracer, *args: Value) -> Value:
+    from .objects import SuperValue, class_of_value
+
+    if len(args) == 2:
+        return SuperValue(class_of_value(args[0].realize(tr)), args[1].realize(tr))
+    if args:
+        raise unsupported_call("super() with one argument")
+    cls, owner = tr.frame.super_arguments(tr)
+    return SuperValue(class_of_value(cls.realize(tr)), owner.realize(tr))
+
+
+@rule(functools.partial)
+def _partial(tr: Tracer, fn: Value, *args: Value, **kwargs: Value) -> Value:
+    from .functions import PartialValue
+
+    return PartialValue(fn, list(args), kwargs)
+
+
+@rule(functools.reduce)
+def _reduce(tr: Tracer, fn: Value, iterable: Value, initial: Value | None = None) -> Value:
+    items = _all(tr, iterable)
+    if initial is not None:
+        items.insert(0, initial)
+    if not items:
+        fail(TypeError("reduce() of empty iterable with no initial value"))
+    result = items[0]
+    for item in items[1:]:
+        result = fn.realize(tr).call(tr, [result, item], {})
+    return result
+
+
+# ---- the operator module on values that are no constants ----
+
+
+def _operator_rules() -> None:
+    from ..operators import BY_SYMBOL
+
+    def make(op: Any) -> Rule:
+        def trace(tr: Tracer, left: Value, right: Value) -> Value:
+            from ..operators import binary
+
+            return binary(tr, op, left.realize(tr), right.realize(tr))
+
+        return trace
+
+    for op in BY_SYMBOL.values():
+        RULES[op] = make(op)
+
+
+@rule(operator.getitem)
+def _getitem(tr: Tracer, owner: Value, key: Value) -> Value:
+    return owner.realize(tr).getitem(tr, key.realize(tr))
+
+
+@rule(operator.setitem)
+def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
+    owner.realize(tr).setitem(tr, key.realize(tr), value)
+    return ConstantValue(None)
+
+
+@rule(operator.neg)
+def _neg(tr: Tracer, value: Value) -> Value:
+    from ..operators import unary
+
+    return unary(tr, operator.neg, value.realize(tr))
+
+
+@rule(operator.not_)
+def _not(tr: Tracer, value: Value) -> Value:
+    return ConstantValue(not value.realize(tr).truth(tr))
+
+
+@rule(operator.truth)
+def _truth(tr: Tracer, value: Value) -> Value:
+    return ConstantValue(value.realize(tr).truth(tr))
+
+
+@rule(operator.is_)
+def _is(tr: Tracer, left: Value, right: Value) -> Value:
+    from ..operators import same
+
+    return ConstantValue(same(tr, left, right))
+
+
+__all__ = ["CallableValue", "RULES", "UserError", "call_object", "class_object", "function_name", "has_rule", "rule"]

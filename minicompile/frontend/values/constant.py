@@ -1,0 +1,136 @@
+"""Constants and symbolic integers.
+
+In: literals, guarded outside values, results of folding. Out: folded constants; size arithmetic on torch.SymInt.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import UserError, unsupported
+from .base import Args, Kwargs, Value, fail
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+LITERALS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
+FOREIGN = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, range, slice)
+
+
+def is_constant_object(obj: Any) -> bool:
+    """Whether an object becomes a ConstantValue: immutable, and known by value alone."""
+    return type(obj) in LITERALS or type(obj) in FOREIGN or isinstance(obj, enum.Enum)
+
+
+class ConstantValue(Value):
+    """A Python constant: everything about it is known while tracing."""
+
+    __slots__ = ("source", "value")
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def const(self, tr: Tracer) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return repr(self.value)
+
+    def truth(self, tr: Tracer) -> bool:
+        return bool(self.value)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        try:
+            return tr.constant(getattr(self.value, name))
+        except AttributeError as error:
+            fail(error)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.value, name)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        return tr.fold(lambda value, k: value[k], self, key)
+
+    def items(self, tr: Tracer) -> list[Value]:
+        try:
+            return [tr.constant(item) for item in self.value]
+        except TypeError as error:
+            fail(error)
+
+    def length(self, tr: Tracer) -> int:
+        try:
+            return len(self.value)
+        except TypeError as error:
+            fail(error)
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        return tr.fold(lambda value, i: i in value, self, item).truth(tr)
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        fail(TypeError(f"'{type(self.value).__name__}' object is not callable"))
+
+    def build(self, glue: Glue) -> str:
+        return glue.constant(self.value)
+
+
+class SymIntValue(Value):
+    """An integer that only the call knows: a size with dynamic shapes, or arithmetic on sizes."""
+
+    def __init__(self, sym: torch.SymInt, source: Source | None = None) -> None:
+        self.sym = sym
+        self.source = source
+
+    def python_type(self) -> type:
+        return int
+
+    def const(self, tr: Tracer) -> Any:
+        from .base import NotConstant
+
+        raise NotConstant
+
+    def specialize(self, tr: Tracer) -> int:
+        """The number, fixed from here on: a guard says so."""
+        tr.changed()
+        return int(self.sym)
+
+    def truth(self, tr: Tracer) -> bool:
+        return bool(self.sym != 0)
+
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        number = other.sym if isinstance(other, SymIntValue) else other.const(tr) if _is_number(other) else None
+        if number is None:
+            return None
+        try:
+            result = op(number, self.sym) if swapped else op(self.sym, number)
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            fail(error)
+        return tr.number(result)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("real", "numerator"):
+            return self
+        return ConstantValue(self.specialize(tr)).getattr(tr, name)
+
+    def build(self, glue: Glue) -> str:
+        return glue.size(self.sym)
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and isinstance(value.value, (int, float))
+
+
+def specialized(tr: Tracer, value: Value) -> Value:
+    """The value with symbolic numbers fixed, for operations that need the number itself."""
+    return ConstantValue(value.specialize(tr)) if isinstance(value, SymIntValue) else value
+
+
+__all__ = ["ConstantValue", "SymIntValue", "UserError", "is_constant_object", "specialized", "unsupported"]

@@ -1,0 +1,641 @@
+"""Lists, tuples, named tuples, slices, dicts and sets whose elements are known while tracing.
+
+In: displays, calls of the types, arguments. Out: elements, mutated copies of the picture; for containers that existed
+before the frame ran, every mutation also goes into the journal.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .base import Args, Kwargs, NotConstant, Value, fail
+from .constant import ConstantValue, specialized
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+
+class SequenceValue(Value):
+    """A list, tuple, torch.Size or named tuple. `kind` is the class; `elements` the present items."""
+
+    def __init__(self, kind: type, elements: list[Value], source: Source | None = None) -> None:
+        self.kind = kind
+        self.elements = elements
+        self.source = source
+
+    @property
+    def mutable(self) -> bool:
+        return self.kind is list
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def const(self, tr: Tracer) -> Any:
+        items = [element.realize(tr).const(tr) for element in self.elements]
+        return tuple.__new__(self.kind, items) if hasattr(self.kind, "_fields") else self.kind(items)
+
+    def truth(self, tr: Tracer) -> bool:
+        return bool(self.elements)
+
+    def length(self, tr: Tracer) -> int:
+        return len(self.elements)
+
+    def items(self, tr: Tracer) -> list[Value]:
+        return list(self.elements)
+
+    def iterator(self, tr: Tracer) -> Value:
+        from .iterators import IteratorValue
+
+        return IteratorValue(self, self.elements)
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        from ..operators import equal
+
+        return any(equal(tr, element.realize(tr), item) for element in self.elements)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        fields = getattr(self.kind, "_fields", ())
+        if name in fields:
+            return self.elements[fields.index(name)]
+        return method_of(tr, self, name, SEQUENCE_METHODS)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.kind, name)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        index = index_of(tr, key)
+        try:
+            picked = self.elements[index]
+        except (IndexError, TypeError) as error:
+            fail(error)
+        if not isinstance(index, slice):
+            return picked  # type: ignore[return-value]
+        return SequenceValue(self.kind if self.kind in (list, torch.Size) else tuple, picked)  # type: ignore[arg-type]
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        if not self.mutable:
+            fail(TypeError(f"'{self.kind.__name__}' object does not support item assignment"))
+        index = index_of(tr, key)
+        with errors_of_the_user():
+            self.elements[index] = value.realize(tr).items(tr) if isinstance(index, slice) else value
+        tr.mutated(self, "{0}[{1}] = {2}", specialized(tr, key), value)
+
+    def delitem(self, tr: Tracer, key: Value) -> None:
+        if not self.mutable:
+            fail(TypeError(f"'{self.kind.__name__}' object doesn't support item deletion"))
+        with errors_of_the_user():
+            del self.elements[index_of(tr, key)]
+        tr.mutated(self, "del {0}[{1}]", specialized(tr, key))
+
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        from ..operators import sequence_binary
+
+        return sequence_binary(tr, op, self, other, swapped)
+
+    def build(self, glue: Glue) -> str:
+        if self.mutable:
+            return _build_list(glue, self)
+        inside = "".join(f"{glue.ref(element)}, " for element in self.elements)
+        if self.kind is tuple:
+            return f"({inside})"
+        if hasattr(self.kind, "_fields"):
+            return f"__tuple_new__({glue.keep(self.kind)}, ({inside}))"
+        return f"{glue.keep(self.kind)}(({inside}))"
+
+
+def _build_list(glue: Glue, value: SequenceValue) -> str:
+    """Empty first, then filled: an element may be the list itself."""
+    if not any(glue.may_refer_back(element) for element in value.elements):
+        return f"[{', '.join(glue.ref(element) for element in value.elements)}]"
+    name = glue.assign("[]", value)
+    glue.line(f"{name}[:] = [{', '.join(glue.ref(element) for element in value.elements)}]")
+    return name
+
+
+class SliceValue(Value):
+    """A slice with parts that are not all constants."""
+
+    def __init__(self, parts: tuple[Value, Value, Value]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return slice
+
+    def const(self, tr: Tracer) -> Any:
+        return slice(*(part.const(tr) for part in self.parts))
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return super().getattr(tr, name)
+
+    def build(self, glue: Glue) -> str:
+        return f"__slice__({', '.join(glue.ref(part) for part in self.parts)})"
+
+
+class DictValue(Value):
+    """A dict, OrderedDict or defaultdict with hashable keys that are known. `entries`: key object → value.
+
+    Keys are constants, or objects that stand for themselves (`keys` keeps the value that each key came as).
+    """
+
+    def __init__(self, kind: type, entries: dict[Any, Value], source: Source | None = None) -> None:
+        self.kind = kind
+        self.entries = entries
+        self.key_values: dict[Any, Value] = {}
+        self.source = source
+        self.factory: Value | None = None
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def const(self, tr: Tracer) -> Any:
+        if self.kind is not dict or self.key_values:
+            raise NotConstant
+        return {key: value.realize(tr).const(tr) for key, value in self.entries.items()}
+
+    def truth(self, tr: Tracer) -> bool:
+        return bool(self.entries)
+
+    def length(self, tr: Tracer) -> int:
+        return len(self.entries)
+
+    def key_value(self, tr: Tracer, key: Any) -> Value:
+        """The value that stands for a key."""
+        return self.key_values.get(key) or tr.constant(key)
+
+    def items(self, tr: Tracer) -> list[Value]:
+        return [self.key_value(tr, key) for key in self.entries]
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        return tr.key(item) in self.entries
+
+    def lookup(self, tr: Tracer, key: Value) -> Value | None:
+        """`dict.get` without a default; None if absent."""
+        return self.entries.get(tr.key(key))
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        found = self.lookup(tr, key)
+        if found is not None:
+            return found
+        if self.factory is not None:
+            made = self.factory.realize(tr).call(tr, [], {})
+            self.setitem(tr, key, made)
+            return made
+        fail(KeyError(tr.key(key)))
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        self.store(tr, key, value)
+        tr.mutated(self, "{0}[{1}] = {2}", key, value)
+
+    def store(self, tr: Tracer, key: Value, value: Value) -> None:
+        """Set an item without a word to the journal."""
+        raw = tr.key(key)
+        if raw not in self.entries and not isinstance(key, ConstantValue):
+            self.key_values[raw] = key
+        self.entries[raw] = value
+
+    def delitem(self, tr: Tracer, key: Value) -> None:
+        raw = tr.key(key)
+        if raw not in self.entries:
+            fail(KeyError(raw))
+        del self.entries[raw]
+        tr.mutated(self, "del {0}[{1}]", key)
+
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        from ..operators import dict_binary
+
+        return dict_binary(tr, op, self, other, swapped)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return method_of(tr, self, name, DICT_METHODS)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.kind, name)
+
+    def build(self, glue: Glue) -> str:
+        pairs = [(glue.key(self, key), value) for key, value in self.entries.items()]
+        if self.kind is dict and not any(glue.may_refer_back(value) for _, value in pairs):
+            return "{" + ", ".join(f"{key}: {glue.ref(value)}" for key, value in pairs) + "}"
+        factory = glue.ref(self.factory) if self.factory is not None else ""
+        name = glue.assign("{}" if self.kind is dict else f"{glue.keep(self.kind)}({factory})", self)
+        for key, value in pairs:
+            glue.line(f"{name}[{key}] = {glue.ref(value)}")
+        return name
+
+
+class SetValue(Value):
+    """A set or frozenset of keys that are known."""
+
+    def __init__(self, kind: type, entries: dict[Any, Value], source: Source | None = None) -> None:
+        self.kind = kind
+        self.entries = entries
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def const(self, tr: Tracer) -> Any:
+        return self.kind([value.realize(tr).const(tr) for value in self.entries.values()])
+
+    def truth(self, tr: Tracer) -> bool:
+        return bool(self.entries)
+
+    def length(self, tr: Tracer) -> int:
+        return len(self.entries)
+
+    def items(self, tr: Tracer) -> list[Value]:
+        """In the order in which a real set of these keys iterates; only for keys whose hash does not vary."""
+        if not all(isinstance(value, ConstantValue) and type(value.value) is int for value in self.entries.values()):
+            if len(self.entries) > 1:
+                raise self.cannot("iterating, whose order varies from run to run,")
+        return [self.entries[key] for key in self.kind(self.entries)]
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        return tr.key(item) in self.entries
+
+    def add(self, tr: Tracer, item: Value) -> None:
+        self.entries.setdefault(tr.key(item), item)
+        tr.mutated(self, "{0}.add({1})", item)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return method_of(tr, self, name, SET_METHODS)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.kind, name)
+
+    def build(self, glue: Glue) -> str:
+        inside = "".join(f"{glue.ref(value)}, " for value in self.entries.values())
+        return f"{glue.keep(self.kind)}(({inside}))"
+
+
+# ---- helpers ----
+
+
+class errors_of_the_user:
+    """Context in which an ordinary exception is the interpreted program's own."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from ..breaks import Break, UserError
+
+        if isinstance(error, Exception) and not isinstance(error, (Break, UserError)):
+            raise UserError(error) from error
+
+
+def index_of(tr: Tracer, key: Value) -> Any:
+    """The int or slice that a constant index stands for."""
+    key = key.realize(tr)
+    if isinstance(key, SliceValue):
+        return slice(*(specialized(tr, part.realize(tr)).const(tr) for part in key.parts))
+    try:
+        return specialized(tr, key).const(tr)
+    except NotConstant:
+        raise key.cannot("using as an index") from None
+
+
+Method = Callable[..., Value]
+
+
+class ContainerMethod(Value):
+    """A method of a container, bound. `run(tr, owner, args, kwargs)` does it."""
+
+    def __init__(self, owner: Value, name: str, run: Method) -> None:
+        self.owner = owner
+        self.name = name
+        self.run = run
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def describe(self) -> str:
+        return f"method {self.name}"
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        with errors_of_the_user():
+            return self.run(tr, self.owner, *args, **kwargs)
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.{self.name}"
+
+
+def method_of(tr: Tracer, owner: Value, name: str, table: dict[str, Method]) -> Value:
+    """Attribute `name` of a container: a method from the table, or a break."""
+    kind = owner.python_type()
+    if not hasattr(kind, name):
+        fail(AttributeError(f"'{kind.__name__}' object has no attribute '{name}'"))
+    if name == "__class__":
+        return tr.constant(kind)
+    if name not in table:
+        raise owner.cannot(f"calling method {name!r}")
+    return ContainerMethod(owner, name, table[name])
+
+
+def elements_of(tr: Tracer, value: Value) -> list[Value]:
+    return value.realize(tr).items(tr)
+
+
+# ---- methods of lists and tuples ----
+
+
+def _append(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    owner.elements.append(item)
+    return tr.mutated(owner, "{0}.append({1})", item)
+
+
+def _extend(tr: Tracer, owner: SequenceValue, other: Value) -> Value:
+    items = elements_of(tr, other)
+    owner.elements.extend(items)
+    return tr.mutated(owner, "{0}.extend({1})", SequenceValue(tuple, items))
+
+
+def _insert(tr: Tracer, owner: SequenceValue, index: Value, item: Value) -> Value:
+    owner.elements.insert(index_of(tr, index), item)
+    return tr.mutated(owner, "{0}.insert({1}, {2})", specialized(tr, index.realize(tr)), item)
+
+
+def _pop(tr: Tracer, owner: SequenceValue, index: Value | None = None) -> Value:
+    where = index_of(tr, index) if index is not None else -1
+    item = owner.elements.pop(where)
+    tr.mutated(owner, "del {0}[{1}]", ConstantValue(where))
+    return item
+
+
+def _clear(tr: Tracer, owner: Value) -> Value:
+    (owner.elements if isinstance(owner, SequenceValue) else owner.entries).clear()  # type: ignore[attr-defined]
+    return tr.mutated(owner, "{0}.clear()")
+
+
+def _reverse(tr: Tracer, owner: SequenceValue) -> Value:
+    owner.elements.reverse()
+    return tr.mutated(owner, "{0}.reverse()")
+
+
+def _copy_list(tr: Tracer, owner: SequenceValue) -> Value:
+    return SequenceValue(list, list(owner.elements))
+
+
+def _position(tr: Tracer, owner: SequenceValue, item: Value) -> int:
+    from ..operators import equal
+
+    for index, element in enumerate(owner.elements):
+        if equal(tr, element.realize(tr), item.realize(tr)):
+            return index
+    raise ValueError(f"{item.describe()} is not in {owner.kind.__name__}")
+
+
+def _index(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    return ConstantValue(_position(tr, owner, item))
+
+
+def _remove(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    where = _position(tr, owner, item)
+    del owner.elements[where]
+    return tr.mutated(owner, "del {0}[{1}]", ConstantValue(where))
+
+
+def _count(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    from ..operators import equal
+
+    return ConstantValue(sum(equal(tr, element.realize(tr), item.realize(tr)) for element in owner.elements))
+
+
+def _sort(tr: Tracer, owner: SequenceValue, key: Value | None = None, reverse: Value | None = None) -> Value:
+    from ..operators import sorted_values
+
+    owner.elements[:] = sorted_values(tr, owner.elements, key, reverse)
+    return tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(owner.elements)))
+
+
+def _getitem(tr: Tracer, owner: Value, key: Value) -> Value:
+    return owner.getitem(tr, key.realize(tr))
+
+
+def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
+    owner.setitem(tr, key.realize(tr), value)
+    return ConstantValue(None)
+
+
+def _len(tr: Tracer, owner: Value) -> Value:
+    return ConstantValue(owner.length(tr))
+
+
+def _contains(tr: Tracer, owner: Value, item: Value) -> Value:
+    return ConstantValue(owner.contains(tr, item.realize(tr)))
+
+
+def _iter(tr: Tracer, owner: Value) -> Value:
+    return owner.iterator(tr)
+
+
+def _numel(tr: Tracer, owner: SequenceValue) -> Value:
+    from ..operators import product
+
+    return product(tr, owner.elements)
+
+
+def _as_dict(tr: Tracer, owner: SequenceValue) -> Value:
+    return DictValue(dict, dict(zip(owner.kind._fields, owner.elements, strict=True)))  # type: ignore[attr-defined]
+
+
+def _replace(tr: Tracer, owner: SequenceValue, **changes: Value) -> Value:
+    fields = owner.kind._fields  # type: ignore[attr-defined]
+    if not set(changes) <= set(fields):
+        raise ValueError(f"Got unexpected field names: {sorted(set(changes) - set(fields))!r}")
+    return SequenceValue(owner.kind, [changes.get(f, e) for f, e in zip(fields, owner.elements, strict=True)])
+
+
+_COMMON: dict[str, Method] = {"__len__": _len, "__contains__": _contains, "__iter__": _iter, "__getitem__": _getitem}
+SEQUENCE_METHODS: dict[str, Method] = {
+    **_COMMON,
+    "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "clear": _clear, "reverse": _reverse,
+    "copy": _copy_list, "index": _index, "remove": _remove, "count": _count, "sort": _sort, "numel": _numel,
+    "__setitem__": _setitem, "_asdict": _as_dict, "_replace": _replace,
+}  # fmt: skip
+
+
+# ---- methods of dicts ----
+
+
+def _keys(tr: Tracer, owner: DictValue) -> Value:
+    return ViewValue(owner, "keys")
+
+
+def _values(tr: Tracer, owner: DictValue) -> Value:
+    return ViewValue(owner, "values")
+
+
+def _items(tr: Tracer, owner: DictValue) -> Value:
+    return ViewValue(owner, "items")
+
+
+class ViewValue(Value):
+    """`dict.keys()`, `.values()` or `.items()`."""
+
+    def __init__(self, owner: DictValue, what: str) -> None:
+        self.owner = owner
+        self.what = what
+
+    def python_type(self) -> type:
+        return type(getattr({}, self.what)())
+
+    def items(self, tr: Tracer) -> list[Value]:
+        if self.what == "keys":
+            return self.owner.items(tr)
+        if self.what == "values":
+            return list(self.owner.entries.values())
+        pairs = self.owner.entries.items()
+        return [SequenceValue(tuple, [self.owner.key_value(tr, key), value]) for key, value in pairs]
+
+    def length(self, tr: Tracer) -> int:
+        return len(self.owner.entries)
+
+    def truth(self, tr: Tracer) -> bool:
+        return bool(self.owner.entries)
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        if self.what == "keys":
+            return self.owner.contains(tr, item)
+        return SequenceValue(list, self.items(tr)).contains(tr, item)
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.{self.what}()"
+
+
+def _get(tr: Tracer, owner: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = owner.lookup(tr, key)
+    return found if found is not None else default if default is not None else ConstantValue(None)
+
+
+def _setdefault(tr: Tracer, owner: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        found = default if default is not None else ConstantValue(None)
+        owner.setitem(tr, key.realize(tr), found)
+    return found
+
+
+def _dict_pop(tr: Tracer, owner: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = owner.lookup(tr, key)
+    if found is not None:
+        owner.delitem(tr, key.realize(tr))
+        return found
+    if default is None:
+        raise KeyError(tr.key(key))
+    return default
+
+
+def _popitem(tr: Tracer, owner: DictValue) -> Value:
+    if not owner.entries:
+        raise KeyError("popitem(): dictionary is empty")
+    raw = next(reversed(owner.entries))
+    key, value = owner.key_value(tr, raw), owner.entries[raw]
+    owner.delitem(tr, key)
+    return SequenceValue(tuple, [key, value])
+
+
+def _update(tr: Tracer, owner: DictValue, *others: Value, **named: Value) -> Value:
+    for other in others:
+        for key, value in pairs_of(tr, other.realize(tr)):
+            owner.setitem(tr, key, value)
+    for name, value in named.items():
+        owner.setitem(tr, ConstantValue(name), value)
+    return ConstantValue(None)
+
+
+def pairs_of(tr: Tracer, value: Value) -> list[tuple[Value, Value]]:
+    """Key and value of what `dict()` and `dict.update` accept: a mapping, or an iterable of pairs."""
+    if isinstance(value, DictValue):
+        return [(value.key_value(tr, key), item) for key, item in value.entries.items()]
+    pairs = [elements_of(tr, pair) for pair in value.items(tr)]
+    if any(len(pair) != 2 for pair in pairs):
+        fail(ValueError("dictionary update sequence element has a length other than 2"))
+    return [(pair[0].realize(tr), pair[1]) for pair in pairs]
+
+
+def _copy_dict(tr: Tracer, owner: DictValue) -> Value:
+    result = DictValue(owner.kind, dict(owner.entries))
+    result.key_values = dict(owner.key_values)
+    result.factory = owner.factory
+    return result
+
+
+def _move_to_end(tr: Tracer, owner: DictValue, key: Value, last: Value | None = None) -> Value:
+    at_end = last is None or last.realize(tr).truth(tr)
+    raw = tr.key(key)
+    value = owner.entries.pop(raw)
+    rest = dict(owner.entries)
+    owner.entries.clear()
+    owner.entries.update({**rest, raw: value} if at_end else {raw: value, **rest})
+    return tr.mutated(owner, "{0}.move_to_end({1}, {2})", key, ConstantValue(at_end))
+
+
+DICT_METHODS: dict[str, Method] = {
+    **_COMMON,
+    "keys": _keys, "values": _values, "items": _items, "get": _get, "setdefault": _setdefault, "pop": _dict_pop,
+    "popitem": _popitem, "update": _update, "copy": _copy_dict, "clear": _clear, "move_to_end": _move_to_end,
+    "__setitem__": _setitem,
+}  # fmt: skip
+
+
+# ---- methods of sets ----
+
+
+def _add(tr: Tracer, owner: SetValue, item: Value) -> Value:
+    owner.add(tr, item.realize(tr))
+    return ConstantValue(None)
+
+
+def _discard(tr: Tracer, owner: SetValue, item: Value) -> Value:
+    owner.entries.pop(tr.key(item), None)
+    return tr.mutated(owner, "{0}.discard({1})", item)
+
+
+def _set_remove(tr: Tracer, owner: SetValue, item: Value) -> Value:
+    if tr.key(item) not in owner.entries:
+        raise KeyError(tr.key(item))
+    return _discard(tr, owner, item)
+
+
+def _union(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+    return make_set(tr, owner.kind, [*owner.entries.values(), *(e for other in others for e in elements_of(tr, other))])
+
+
+def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+    for other in others:
+        for item in elements_of(tr, other):
+            owner.add(tr, item.realize(tr))
+    return ConstantValue(None)
+
+
+SET_METHODS: dict[str, Method] = {
+    **_COMMON, "add": _add, "discard": _discard, "remove": _set_remove, "union": _union, "update": _set_update,
+    "copy": _union, "clear": _clear,
+}  # fmt: skip
+
+
+def make_set(tr: Tracer, kind: type, items: Iterable[Value]) -> SetValue:
+    """A set of values; of equal ones the first stays, as in Python."""
+    entries: dict[Any, Value] = {}
+    for item in items:
+        entries.setdefault(tr.key(item), item.realize(tr))
+    return SetValue(kind, entries)
+
+
+def make_dict(tr: Tracer, pairs: Iterable[tuple[Value, Value]], kind: type = dict) -> DictValue:
+    """A fresh dict; of equal keys the first stays with the last value, as in Python."""
+    result = DictValue(kind, {})
+    for key, value in pairs:
+        result.store(tr, key.realize(tr), value)
+    return result
+
+
+DICT_KINDS = (dict, OrderedDict, defaultdict)

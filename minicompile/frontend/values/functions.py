@@ -1,0 +1,298 @@
+"""Functions of the user's program: inlined when called.
+
+In: function objects from outside (guarded by identity or by code), functions made in the frame, bound methods,
+functools.partial, closure cells. Out: the callee's result, with the callee's operations in the caller's graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from ...guards.kinds import FunctionCodeGuard
+from ..sources import AttrSource, CellSource, ConstSource, FunctionClosureSource, FunctionDefaultSource
+from .base import Args, Kwargs, Lazy, Value, fail
+from .constant import ConstantValue
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+
+class CellValue(Value):
+    """A closure cell. `contents` is what it holds now, None if it is empty."""
+
+    def __init__(self, contents: Value | None, source: Source | None = None) -> None:
+        self.contents = contents
+        self.source = source
+
+    @classmethod
+    def outside(cls, cell: types.CellType, source: Source, contents_source: Source) -> CellValue:
+        """A cell that existed before the frame."""
+        try:
+            return cls(Lazy(cell.cell_contents, contents_source), source)
+        except ValueError:
+            return cls(None, source)
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def store(self, tr: Tracer, value: Value) -> None:
+        """Set the contents."""
+        self.contents = value
+        tr.mutated(self, "{0}.cell_contents = {1}", value)
+
+    def empty(self, tr: Tracer) -> None:
+        """`del` of the variable."""
+        self.contents = None
+        tr.mutated(self, "del {0}.cell_contents")
+
+    def build(self, glue: Glue) -> str:
+        name = glue.assign("__cell__()", self)
+        if self.contents is not None:
+            glue.line(f"{name}.cell_contents = {glue.ref(self.contents)}")
+        return name
+
+
+class FunctionValue(Value):
+    """A Python function with code to inline. `fn` is the object for one from outside, None for one made in the frame."""
+
+    def __init__(self, code: types.CodeType, globals_dict: dict[str, Any], name: str) -> None:
+        self.code = code
+        self.globals_dict = globals_dict
+        self.name = name
+        self.fn: types.FunctionType | None = None
+        self.source: Source | None = None
+        self.globals_base: Source | None = None
+        self.defaults: list[Value] = []
+        self.kwdefaults: dict[str, Value] = {}
+        self.closure: list[CellValue] = []
+        self.annotations: Value | None = None
+        self.attributes: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def describe(self) -> str:
+        return f"{self.name}()"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return tr.inline(self, args, kwargs)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.fn is not None and self.source is not None:
+            if not hasattr(self.fn, name):
+                raise self.cannot(f"reading missing attribute {name!r}")
+            return Lazy(getattr(self.fn, name), AttrSource(self.source, name))
+        if name in ("__name__", "__qualname__"):
+            return ConstantValue(self.name if name == "__qualname__" else self.name.rpartition(".")[2])
+        return super().getattr(tr, name)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        if name in self.attributes or name in ("__name__", "__call__", "__code__", "__qualname__"):
+            return True
+        if self.fn is None:
+            return hasattr(types.FunctionType, name)
+        from ...guards.kinds import AttrPresenceGuard
+
+        assert self.source is not None
+        tr.guard(AttrPresenceGuard(self.source, name, hasattr(self.fn, name)))
+        return hasattr(self.fn, name)
+
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        self.attributes[name] = value
+        tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
+
+    def build(self, glue: Glue) -> str:
+        arguments = [glue.keep(self.code), glue.keep(self.globals_dict), repr(self.name.rpartition(".")[2])]
+        name = glue.assign(f"__function__({', '.join([*arguments, 'None', glue.cells(self.closure)])})", self)
+        if self.defaults:
+            glue.line(f"{name}.__defaults__ = ({''.join(f'{glue.ref(value)}, ' for value in self.defaults)})")
+        if self.kwdefaults:
+            inside = ", ".join(f"{key!r}: {glue.ref(value)}" for key, value in self.kwdefaults.items())
+            glue.line(f"{name}.__kwdefaults__ = {{{inside}}}")
+        if self.annotations is not None:
+            glue.line(f"{name}.__annotations__ = __annotations_dict__({glue.ref(self.annotations)})")
+        glue.line(f"{name}.__qualname__ = {self.name!r}")
+        for key, value in self.attributes.items():
+            glue.line(f"{name}.{key} = {glue.ref(value)}")
+        return name
+
+
+def outside_function(tr: Tracer, fn: types.FunctionType, source: Source) -> FunctionValue:
+    """A function object that existed before the frame.
+
+    One of a module or class is guarded by identity, and its code once more (code can be replaced). A closure is a new
+    object each time its maker runs, so it is guarded by its code only, and its parts are read from it again.
+    """
+    value = FunctionValue(fn.__code__, fn.__globals__, fn.__qualname__)
+    value.fn, value.source = fn, source
+    is_constant = isinstance(source, ConstSource)
+    if is_constant or (fn.__closure__ is None and "<locals>" not in fn.__qualname__):
+        tr.guard_identity(source, fn)
+        anchor: Source = source if is_constant else tr.anchor(fn)
+    else:
+        tr.guard_type(source, fn)
+        anchor = source
+    tr.guard(FunctionCodeGuard(anchor, fn.__code__))
+    value.globals_base = anchor
+    value.defaults = [
+        Lazy(default, FunctionDefaultSource(anchor, index)) for index, default in enumerate(fn.__defaults__ or ())
+    ]
+    value.kwdefaults = {
+        key: Lazy(default, FunctionDefaultSource(anchor, key)) for key, default in (fn.__kwdefaults__ or {}).items()
+    }
+    value.closure = [
+        outside_cell(tr, cell, anchor, index, name)
+        for index, (cell, name) in enumerate(zip(fn.__closure__ or (), fn.__code__.co_freevars, strict=True))
+    ]
+    return value
+
+
+def outside_cell(tr: Tracer, cell: types.CellType, function: Source, index: int, name: str) -> CellValue:
+    """Cell `index` of a function from outside; one cell is one value, however many functions share it."""
+    known = tr.known(cell)
+    if known is None:
+        source = CellObjectSource(function, index, name)
+        known = CellValue.outside(cell, source, FunctionClosureSource(function, index, name))
+        tr.remember(cell, known)
+    assert isinstance(known, CellValue)
+    return known
+
+
+def slot_cell(tr: Tracer, cell: types.CellType, source: Source) -> CellValue:
+    """A cell that a slot of the segment holds."""
+    known = tr.known(cell)
+    if known is None:
+        known = CellValue.outside(cell, source, CellSource(source))
+        tr.remember(cell, known)
+    assert isinstance(known, CellValue)
+    return known
+
+
+class CellObjectSource(AttrSource):
+    """The cell object itself: `function.__closure__[index]`."""
+
+    def __init__(self, base: Source, index: int, cell_name: str) -> None:
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "attr", f"__closure__[{index}]")
+        object.__setattr__(self, "cell_name", cell_name)
+
+    def expr_over(self, base: str) -> str:
+        return f"{base}.{self.attr}"
+
+
+class MethodValue(Value):
+    """A function bound to an object."""
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return self.function.describe()
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.realize(tr).call(tr, [self.owner, *args], kwargs)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.realize(tr).getattr(tr, name)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return name in ("__self__", "__func__") or self.function.realize(tr).has_attr(tr, name)
+
+    def build(self, glue: Glue) -> str:
+        return f"__method__({glue.ref(self.function)}, {glue.ref(self.owner)})"
+
+
+class PartialValue(Value):
+    """functools.partial."""
+
+    def __init__(self, function: Value, args: Args, kwargs: Kwargs, source: Source | None = None) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def describe(self) -> str:
+        return f"partial of {self.function.describe()}"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.realize(tr).call(tr, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def build(self, glue: Glue) -> str:
+        parts = [glue.ref(self.function), *map(glue.ref, self.args)]
+        parts += [f"**{{{key!r}: {glue.ref(value)}}}" for key, value in self.kwargs.items()]
+        return f"__partial__({', '.join(parts)})"
+
+
+def bind_arguments(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+    """Parameters → values, as CPython binds them. A mismatch is the user's TypeError."""
+    from .containers import DictValue, SequenceValue
+
+    code = fn.code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    positional, keyword_only = names[: code.co_argcount], names[code.co_argcount :]
+    slots = dict(zip(positional, args))
+    rest = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & 4:
+        slots[code.co_varnames[rest]] = SequenceValue(tuple, args[code.co_argcount :])
+        rest += 1
+    elif len(args) > code.co_argcount:
+        _mismatch(fn, f"takes {code.co_argcount} positional arguments but {len(args)} were given")
+    extra: dict[str, Value] = {}
+    by_name = set(names[code.co_posonlyargcount :])
+    for name, value in kwargs.items():
+        if name not in by_name:
+            extra[name] = value
+        elif name in slots:
+            _mismatch(fn, f"got multiple values for argument '{name}'")
+        else:
+            slots[name] = value
+    if code.co_flags & 8:
+        slots[code.co_varnames[rest]] = DictValue(dict, extra)
+    elif extra:
+        _mismatch(fn, f"got an unexpected keyword argument '{next(iter(extra))}'")
+    _fill_defaults(fn, slots, positional, keyword_only)
+    return slots
+
+
+def _fill_defaults(
+    fn: FunctionValue, slots: dict[str, Value], positional: tuple[str, ...], keyword_only: tuple[str, ...]
+) -> None:
+    for name, default in zip(reversed(positional), reversed(fn.defaults)):
+        slots.setdefault(name, default)
+    for name in keyword_only:
+        if name not in slots and name in fn.kwdefaults:
+            slots[name] = fn.kwdefaults[name]
+    for name in (*positional, *keyword_only):
+        if name not in slots:
+            _mismatch(fn, f"missing a required argument: '{name}'")
+
+
+def _mismatch(fn: FunctionValue, text: str) -> None:
+    fail(TypeError(f"{fn.name}() {text}"))

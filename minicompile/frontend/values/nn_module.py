@@ -1,0 +1,138 @@
+"""nn.Module objects: parameters and buffers become graph inputs, `forward` is inlined.
+
+In: modules from outside. Out: members read from nn.Module's own registries, cheaper than through `__getattr__`, with
+guards that nothing hides them; calls as calls of `forward`, guarded by the absence of hooks.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.modules.module as torch_module
+
+from ...guards.kinds import LengthGuard, NoModuleHooksGuard
+from ..breaks import unsupported_call
+from ..sources import AttrSource, ModuleMemberSource, RegistrySource
+from .base import Args, Kwargs, Lazy, Value
+from .constant import ConstantValue
+from .objects import ObjectValue, static_lookup
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..sources import Source
+    from ..tracer import Tracer
+
+REGISTRIES = ("_parameters", "_buffers", "_modules")
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+
+
+class ModuleValue(ObjectValue):
+    """An nn.Module."""
+
+    plain_setattr_replay = True
+
+    def __init__(self, module: torch.nn.Module, source: Source) -> None:
+        super().__init__(type(module), module, source)
+
+    def describe(self) -> str:
+        assert self.source is not None
+        return f"{self.source.describe()} (a {self.cls.__name__})"
+
+    def own_attribute(self, tr: Tracer, name: str) -> Value | None:
+        if name in REGISTRIES:
+            assert self.source is not None
+            return Lazy(self.obj.__dict__[name], RegistrySource(self.source, name))
+        return super().own_attribute(tr, name)
+
+    def special(self, tr: Tracer, name: str) -> Value | None:
+        """What nn.Module's `__getattr__` finds; a class with its own `__getattr__` is asked that way first."""
+        if static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__:
+            return None
+        return self.member(tr, name)
+
+    def member(self, tr: Tracer, name: str) -> Value | None:
+        """A parameter, buffer or submodule."""
+        from ...guards.kinds import InstanceAttrAbsentGuard
+
+        assert self.source is not None
+        for registry in REGISTRIES:
+            members = self.obj.__dict__.get(registry, {})
+            if name in members:
+                tr.guard(InstanceAttrAbsentGuard(self.source, name))
+                return Lazy(members[name], ModuleMemberSource(self.source, registry, name))
+        return None
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
+            found = self.find(tr, name)
+            if found is not None:
+                return found
+            self._guard_absent(tr, name)
+            from .base import fail
+
+            fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"))
+        return super().getattr(tr, name)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        if static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
+            if self.find(tr, name) is not None:
+                return True
+            self._guard_absent(tr, name)
+            return False
+        return super().has_attr(tr, name)
+
+    def plain_setattr(self, tr: Tracer, name: str, value: Value) -> bool:
+        """nn.Module's `__setattr__` registers parameters and modules; anything else it just sets."""
+        if static_lookup(self.cls, "__setattr__") is not torch.nn.Module.__setattr__:
+            return False
+        known = any(name in self.obj.__dict__.get(registry, {}) for registry in REGISTRIES)
+        value = value.realize(tr)
+        registers = isinstance(value, ModuleValue) or value.python_type() is torch.nn.Parameter
+        if registers or (known and not (isinstance(value, TensorValue) and name in self.obj._buffers)):
+            raise self.cannot(f"registering {name!r}")
+        return True
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if static_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
+            return super().call(tr, args, kwargs)
+        self.require_no_hooks(tr)
+        return self.getattr(tr, "forward").realize(tr).call(tr, args, kwargs)
+
+    def require_no_hooks(self, tr: Tracer) -> None:
+        """Guard that calling the module is calling `forward`. Raises Break if it is not."""
+        assert self.source is not None
+        has_hooks = any(getattr(self.obj, hooks) for hooks in NoModuleHooksGuard.HOOKS)
+        if has_hooks or any(getattr(torch_module, hooks) for hooks in _GLOBAL_HOOKS):
+            raise unsupported_call(f"{self.describe()}", "runs hooks")
+        if "_call_impl" in self.obj.__dict__ or self.obj._compiled_call_impl is not None:
+            raise unsupported_call(f"{self.describe()}", "was replaced by a compiled call")
+        tr.guard(NoModuleHooksGuard(self.source))
+        owner = tr.anchor(torch_module)
+        for hooks in _GLOBAL_HOOKS:
+            tr.guard(LengthGuard(AttrSource(owner, hooks), 0))
+
+
+def make_module(tr: Tracer, module: torch.nn.Module, source: Source) -> Value:
+    """The value of a module; one that is not ordinary Python is opaque."""
+    from .base import OpaqueValue
+
+    tr.guard_type(source, module)
+    if isinstance(module, torch.jit.ScriptModule) or not isinstance(static_lookup(type(module), "forward"), types.FunctionType):
+        return OpaqueValue(module, source)
+    if type(module).__module__.startswith("torch._dynamo"):
+        return OpaqueValue(module, source)
+    return ModuleValue(module, source)
+
+
+def is_module(obj: Any) -> bool:
+    return isinstance(obj, torch.nn.Module)
+
+
+__all__ = ["ConstantValue", "ModuleValue", "make_module"]

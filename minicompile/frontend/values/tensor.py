@@ -1,0 +1,253 @@
+"""Tensors: nodes of the graph, with a fake tensor that knows everything but the numbers.
+
+In: graph inputs and results of torch calls. Out: more graph nodes; constants for what the fake tensor knows (shape,
+dtype, device…); a break for what only the numbers tell.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import Break, BreakKind, UserError, unsupported_call
+from ..sources import AttrSource
+from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from .constant import ConstantValue
+from .containers import SequenceValue
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+FACTS = frozenset(
+    {
+        "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_sparse_csr",
+        "is_quantized", "is_nested", "is_meta", "is_mkldnn", "is_mps", "is_xpu", "is_leaf", "itemsize", "names",
+        "output_nr", "is_ipu", "is_vulkan", "is_maia", "is_mtia", "is_xla",
+    }
+)  # fmt: skip
+"""Attributes that are constants once the fake tensor is known."""
+
+COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+"""Attributes that are tensors computed from this one."""
+
+READS_NUMBERS = frozenset(
+    {
+        "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__",
+        "__contains__", "__format__", "__repr__", "__str__", "is_nonzero", "equal", "allclose",
+    }
+)  # fmt: skip
+"""Methods whose result depends on the numbers: the graph ends here."""
+
+FOR_REAL = frozenset(
+    {
+        "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_", "detach_",
+        "data_ptr", "storage", "untyped_storage", "typed_storage", "_typed_storage", "share_memory_", "apply_", "map_",
+        "map2_", "set_", "resize_", "resize_as_", "as_strided_", "unsqueeze_", "squeeze_", "t_", "transpose_",
+        "swapaxes_", "swapdims_", "rename_", "rename", "align_to", "refine_names", "__setstate__", "__reduce__",
+        "__reduce_ex__", "__deepcopy__", "__dlpack__", "__hash__", "storage_type", "to_sparse", "is_shared", "resize",
+        "record_stream", "module_load", "as_subclass",
+    }
+)  # fmt: skip
+"""Methods that change what a tensor is, or reach for its memory: called for real between two graphs."""
+
+
+class TensorValue(Value):
+    """A tensor. `node` computes it, `fake` describes it; `real` is the tensor seen while tracing, for inputs only."""
+
+    def __init__(
+        self, node: torch.fx.Node, fake: torch.Tensor, source: Source | None = None, real: torch.Tensor | None = None
+    ) -> None:
+        self.node = node
+        self.fake = fake
+        self.source = source
+        self.real = real
+
+    def python_type(self) -> type:
+        return torch.nn.Parameter if isinstance(self.fake, torch.nn.Parameter) else torch.Tensor
+
+    def describe(self) -> str:
+        return self.source.describe() if self.source is not None else "a tensor"
+
+    def truth(self, tr: Tracer) -> bool:
+        raise Break(BreakKind.BRANCH, f"A branch depends on the numbers in {self.describe()}.")
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "shape":
+            return self.shape(tr)
+        if name in FACTS:
+            return self._fact(tr, name)
+        if name in COMPUTED:
+            return tr.torch_call(getattr, [self, ConstantValue(name)], {})
+        if name == "nbytes":
+            return tr.number(self.fake.numel() * self.fake.element_size())
+        if name == "__class__":
+            return tr.constant(self.python_type())
+        if self.real is not None and (name in vars(self.real) or name == "grad"):
+            assert self.source is not None
+            return Lazy(getattr(self.real, name), AttrSource(self.source, name))
+        return self._method(name)
+
+    def _fact(self, tr: Tracer, name: str) -> Value:
+        try:
+            return tr.constant(getattr(self.fake, name))
+        except Exception as error:
+            raise UserError(error) from error
+
+    def _method(self, name: str) -> Value:
+        found = getattr(torch.Tensor, name, None)
+        if found is None:
+            fail(AttributeError(f"'{self.python_type().__name__}' object has no attribute '{name}'"))
+        if not callable(found):
+            raise self.cannot(f"reading attribute {name!r}")
+        return TensorMethod(self, name)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        if hasattr(torch.Tensor, name):
+            return True
+        if self.real is None:
+            return False
+        from ...guards.kinds import AttrPresenceGuard
+
+        assert self.source is not None
+        present = hasattr(self.real, name)
+        tr.guard(AttrPresenceGuard(self.source, name, present))
+        return present
+
+    def shape(self, tr: Tracer) -> SequenceValue:
+        """The sizes as a torch.Size."""
+        return SequenceValue(torch.Size, [tr.number(size) for size in self.fake.shape])
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        return tr.torch_call(operator.getitem, [self, key], {})
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        tr.torch_call(operator.setitem, [self, key, value], {})
+
+    def length(self, tr: Tracer) -> int:
+        if self.fake.dim() == 0:
+            fail(TypeError("len() of a 0-d tensor"))
+        tr.changed()
+        return int(self.fake.shape[0])
+
+    def items(self, tr: Tracer) -> list[Value]:
+        if self.fake.dim() == 0:
+            fail(TypeError("iteration over a 0-d tensor"))
+        self.length(tr)
+        return tr.torch_call(torch.unbind, [self], {}).items(tr)
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        fail(TypeError("'Tensor' object is not callable"))
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        raise Break(BreakKind.VALUE, f"Membership depends on the numbers in {self.describe()}.")
+
+    def build(self, glue: Glue) -> str:
+        return glue.graph_output(self.node)
+
+
+class TensorMethod(Value):
+    """A method of a tensor, bound."""
+
+    def __init__(self, owner: TensorValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(torch.zeros(()).add)
+
+    def describe(self) -> str:
+        return f"Tensor.{self.name}"
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return call_method(tr, self.owner, self.name, args, kwargs)
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.{self.name}"
+
+
+def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+    """`owner.name(*args, **kwargs)`."""
+    if name in READS_NUMBERS:
+        raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
+    if name in FOR_REAL:
+        raise unsupported_call(f"Tensor.{name}()", "changes or exposes what the graph holds")
+    known = KNOWN_METHODS.get(name)
+    if known is not None:
+        try:
+            result = known(tr, owner, *args, **kwargs)
+        except TypeError as error:
+            raise UserError(error) from error
+        if result is not None:
+            return result
+    return tr.torch_call(name, [owner, *args], kwargs)
+
+
+# ---- methods whose result is known from the fake tensor ----
+
+
+def _size(tr: Tracer, owner: TensorValue, dim: Value | None = None) -> Value:
+    shape = owner.shape(tr)
+    return shape if dim is None else shape.getitem(tr, dim.realize(tr))
+
+
+def _stride(tr: Tracer, owner: TensorValue, dim: Value | None = None) -> Value:
+    strides = SequenceValue(tuple, [tr.number(stride) for stride in owner.fake.stride()])
+    return strides if dim is None else strides.getitem(tr, dim.realize(tr))
+
+
+def _is_contiguous(tr: Tracer, owner: TensorValue, memory_format: Value | None = None) -> Value:
+    if memory_format is None:
+        return ConstantValue(owner.fake.is_contiguous())
+    return ConstantValue(owner.fake.is_contiguous(memory_format=memory_format.realize(tr).const(tr)))
+
+
+def _storage_offset(tr: Tracer, owner: TensorValue) -> Value:
+    from ...guards.tensors import StorageOffsetGuard
+
+    for value in tr.graph.inputs_of(owner.node):
+        tr.guard(StorageOffsetGuard(value.source, value.real.storage_offset()))
+    return tr.number(owner.fake.storage_offset())
+
+
+def _fact_method(name: str) -> Callable[..., Value]:
+    def read(tr: Tracer, owner: TensorValue) -> Value:
+        return tr.number(getattr(owner.fake, name)())
+
+    return read
+
+
+def _type(tr: Tracer, owner: TensorValue, *args: Value, **kwargs: Value) -> Value | None:
+    return None if args or kwargs else ConstantValue(owner.fake.type())
+
+
+def _len(tr: Tracer, owner: TensorValue) -> Value:
+    return ConstantValue(owner.length(tr))
+
+
+def _iter(tr: Tracer, owner: TensorValue) -> Value:
+    return owner.iterator(tr)
+
+
+KNOWN_METHODS: dict[str, Callable[..., Value | None]] = {
+    "size": _size,
+    "stride": _stride,
+    "is_contiguous": _is_contiguous,
+    "storage_offset": _storage_offset,
+    "type": _type,
+    "__len__": _len,
+    "__iter__": _iter,
+    **{
+        name: _fact_method(name)
+        for name in (
+            "dim", "ndimension", "numel", "nelement", "element_size", "get_device", "is_floating_point", "is_complex",
+            "is_signed", "is_inference", "is_conj", "is_neg",
+        )
+    },
+}  # fmt: skip
+
+__all__ = ["NotConstant", "TensorMethod", "TensorValue", "call_method"]

@@ -1,0 +1,250 @@
+"""From real objects to values: what kind of value stands for an object from outside, and what is guarded for it.
+
+In: an object and its source, the moment something depends on it. Out: a value. The table is by exact class first, then
+by kind; anything else is a user object, or opaque.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...guards.constants import is_constant
+from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
+from ..skip import is_own_decorator_output, why_not_inlined
+from ..sources import AttrSource, ConstSource, DictKeySource, ItemSource, ModuleMemberSource, RegistrySource, Source
+from .base import Lazy, OpaqueValue, Value
+from .builtins import CallableValue, has_rule
+from .constant import FOREIGN, ConstantValue, is_constant_object
+from .containers import DictValue, SequenceValue, SetValue
+from .contexts import GradModeExit, GradModeExitValue
+from .functions import MethodValue, PartialValue, outside_function, slot_cell
+from .nn_module import make_module
+from .objects import ClassValue, ObjectValue, PyModuleValue
+from .torch_functions import is_torch_function
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+Maker = Callable[["Tracer", Any, Source], Value]
+
+
+def wrap(tr: Tracer, obj: Any, source: Source) -> Value:
+    """The value of an object from outside, guarded. One object is one value, wherever it is met."""
+    if is_constant_object(obj):
+        return _constant(tr, obj, source)
+    known = tr.known(obj)
+    if known is not None:
+        tr.guard_same(known, obj, source)
+        return known
+    value = _maker(obj)(tr, obj, source)
+    tr.remember(obj, value)
+    return value
+
+
+def _maker(obj: Any) -> Maker:
+    made = _BY_TYPE.get(type(obj))
+    if made is not None:
+        return made
+    if isinstance(obj, type):
+        return _class
+    if isinstance(obj, torch.nn.Module):
+        return make_module
+    if _is_callable_constant(obj):
+        return _callable
+    if isinstance(obj, tuple) and hasattr(type(obj), "_fields") and type(obj).__bases__ == (tuple,):
+        return _sequence
+    if _is_plain_object(type(obj)):
+        return _object
+    return _opaque
+
+
+def _constant(tr: Tracer, obj: Any, source: Source) -> Value:
+    if not isinstance(source, ConstSource):
+        if is_constant(obj):
+            guard_constant(tr, obj, source)
+        else:
+            tr.guard_identity(source, obj)
+    return ConstantValue(obj, source)
+
+
+def guard_constant(tr: Tracer, obj: Any, source: Source) -> None:
+    tr.guard(ConstantGuard(source, obj))
+
+
+def _tensor(tr: Tracer, obj: torch.Tensor, source: Source) -> Value:
+    if obj.layout is not torch.strided or obj.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+        return _opaque(tr, obj, source)
+    return tr.graph.tensor_input(tr, obj, source)
+
+
+def _sequence(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    tr.guard(LengthGuard(source, len(obj)))
+    items = [Lazy(item, ItemSource(source, index)) for index, item in enumerate(tuple(obj))]
+    return SequenceValue(type(obj), items, source)  # type: ignore[arg-type]
+
+
+def _size(tr: Tracer, obj: torch.Size, source: Source) -> Value:
+    tr.guard(ConstantGuard(source, obj))
+    return SequenceValue(torch.Size, [ConstantValue(size) for size in obj], source)
+
+
+def _dict(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    tr.guard(KeysGuard.of(source, obj))
+    result = DictValue(type(obj), {}, source)
+    for index, (key, item) in enumerate(obj.items()):
+        key_value, item_source = _dict_item(tr, source, index, key)
+        result.store(tr, key_value, Lazy(item, item_source))
+    if isinstance(obj, defaultdict) and obj.default_factory is not None:
+        result.factory = Lazy(obj.default_factory, AttrSource(source, "default_factory"))
+    return result
+
+
+def _dict_item(tr: Tracer, source: Source, index: int, key: Any) -> tuple[Value, Source]:
+    """The key as a value, and where the item is read again."""
+    if isinstance(source, RegistrySource):
+        return ConstantValue(key), ModuleMemberSource(source.base, source.registry, key)
+    if key is None or type(key) in (int, str, bool, bytes):
+        return ConstantValue(key), ItemSource(source, key)
+    key_source = DictKeySource(source, index)
+    if is_constant(key):
+        return tr.constant(key), ItemSource(source, key_source)
+    return tr.wrap(key, key_source), ItemSource(source, key_source)
+
+
+def _set(tr: Tracer, obj: Any, source: Source) -> Value:
+    if not all(map(is_constant, obj)):
+        return _opaque(tr, obj, source)
+    tr.guard_type(source, obj)
+    tr.guard(KeysGuard.of(source, obj))
+    return SetValue(type(obj), {item: tr.constant(item) for item in obj}, source)
+
+
+def _function(tr: Tracer, obj: types.FunctionType, source: Source) -> Value:
+    if _is_callable_constant(obj):
+        return _callable(tr, obj, source)
+    original = is_own_decorator_output(obj)
+    if original is not None:
+        tr.guard_identity(source, obj)
+        return tr.wrap(original, tr.anchor(original))
+    if why_not_inlined(obj.__code__) is not None:
+        return _opaque_identity(tr, obj, source)
+    return outside_function(tr, obj, source)
+
+
+def _method(tr: Tracer, obj: types.MethodType, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    owner = Lazy(obj.__self__, AttrSource(source, "__self__"))
+    return MethodValue(Lazy(obj.__func__, AttrSource(source, "__func__")), owner, source)
+
+
+def _partial(tr: Tracer, obj: functools.partial, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    args, keywords = AttrSource(source, "args"), AttrSource(source, "keywords")
+    tr.guard(LengthGuard(args, len(obj.args)))
+    tr.guard(KeysGuard.of(keywords, obj.keywords))
+    return PartialValue(
+        Lazy(obj.func, AttrSource(source, "func")),
+        [Lazy(item, ItemSource(args, index)) for index, item in enumerate(obj.args)],
+        {key: Lazy(item, ItemSource(keywords, key)) for key, item in obj.keywords.items()},
+        source,
+    )
+
+
+def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
+    """A builtin function, or a bound method of a builtin object."""
+    owner = obj.__self__
+    if owner is None or isinstance(owner, (types.ModuleType, type)) or _is_callable_constant(obj):
+        return _callable(tr, obj, source)
+    if isinstance(owner, (list, dict, set, torch.Tensor)):
+        bound = tr.wrap(owner, AttrSource(source, "__self__"))
+        tr.guard_type(source, obj)
+        return bound.getattr(tr, obj.__name__)
+    return _callable(tr, obj, source) if is_constant_object(owner) else _opaque_identity(tr, obj, source)
+
+
+def _is_callable_constant(obj: Any) -> bool:
+    return has_rule(obj) or is_torch_function(obj)
+
+
+def _callable(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_identity(source, obj)
+    return CallableValue(obj, source)
+
+
+def _class(tr: Tracer, obj: type, source: Source) -> Value:
+    tr.guard_identity(source, obj)
+    return ClassValue(obj, source)
+
+
+def _module(tr: Tracer, obj: types.ModuleType, source: Source) -> Value:
+    tr.guard_identity(source, obj)
+    return PyModuleValue(obj, source)
+
+
+def _cell(tr: Tracer, obj: types.CellType, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    return slot_cell(tr, obj, source)
+
+
+def _grad_exit(tr: Tracer, obj: GradModeExit, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    tr.guard(ConstantGuard(AttrSource(source, "previous"), obj.previous))
+    return GradModeExitValue(obj.previous, source)
+
+
+def _opaque(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    return OpaqueValue(obj, source)
+
+
+def _opaque_identity(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_identity(source, obj)
+    return OpaqueValue(obj, source)
+
+
+def _object(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    return ObjectValue(type(obj), obj, source)
+
+
+def _is_plain_object(cls: type) -> bool:
+    """Whether objects of the class hold nothing beyond attributes: a Python class on top of `object` alone."""
+    return (
+        bool(cls.__flags__ & (1 << 9))
+        and all(base is object or base.__flags__ & (1 << 9) for base in cls.__mro__)
+        and cls.__basicsize__ >= object.__basicsize__
+        and not issubclass(cls, (torch.Tensor, BaseException, int, float, str, bytes, list, tuple, dict, set, frozenset))
+    )
+
+
+_BY_TYPE: dict[type, Maker] = {
+    torch.Tensor: _tensor,
+    torch.nn.Parameter: _tensor,
+    torch.nn.Buffer: _opaque,
+    torch.Size: _size,
+    list: _sequence,
+    tuple: _sequence,
+    dict: _dict,
+    OrderedDict: _dict,
+    defaultdict: _dict,
+    set: _set,
+    frozenset: _set,
+    types.FunctionType: _function,
+    types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin_method,
+    types.MethodDescriptorType: _callable,
+    types.WrapperDescriptorType: _callable,
+    types.ModuleType: _module,
+    types.CellType: _cell,
+    functools.partial: _partial,
+    GradModeExit: _grad_exit,
+}
+assert torch.finfo in FOREIGN

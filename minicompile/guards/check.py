@@ -1,0 +1,366 @@
+"""The check: an entry's guards as the first lines of its generated function.
+
+In: a `GuardSet`, the parameters of the generated function, and the sources that the code behind the check will read.
+Out: a `Check`: lines of Python that `return __MISS__` as soon as a guard fails, the namespace that they need, and the
+text under which each source's value is at hand afterwards.
+
+    try:
+        if __type__(self) is not …: return __MISS__          # type(self) is Net
+        __g0 = self._modules
+        …
+        if not __tensors(x, __g1): return __MISS__
+    except Exception:
+        return __MISS__                                      # a guard that raises is a miss
+
+How the lines come about: guards are taken cheapest first, but before a guard reads `self.layers[0]` come the
+structural guards (type, keys, length, code) on `layers` and `self`, whatever they cost, so that nothing is read from an
+object of an unknown kind. All tensor guards are one C++ call. A source that is read more than once, by guards or later
+by the glue, is read once into a local (a name starting with `__g`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
+from .guard_set import GuardSet
+from .kinds import Guard, Held, SameObjectGuard
+from .state import GlobalStateGuard
+from .tensors import TENSOR_RANK, TensorGuard, tensor_check
+
+
+class _Miss:
+    def __repr__(self) -> str:
+        return "<guard miss>"
+
+
+MISS = _Miss()
+"""What a generated function returns when a guard failed; in its namespace under `__MISS__`."""
+
+
+@dataclass
+class Check:
+    """A built check.
+
+    Attributes:
+        lines: statements for the head of the generated function, not indented.
+        namespace: what they need as globals, `HELPERS` and `__MISS__` included; merge it with the glue's own.
+        guards: the guards in the order in which they are checked.
+        available: source → the local name or argument that holds its value once the check has passed.
+    """
+
+    lines: list[str]
+    namespace: dict[str, Any]
+    guards: list[Guard]
+    available: dict[Source, str]
+    watched: list[Held] = field(default_factory=list)
+
+    @property
+    def source(self) -> str:
+        """The lines as text."""
+        return "\n".join(self.lines)
+
+    def expr(self, source: Source) -> str:
+        """Text that yields the source's value behind the check: a name where there is one."""
+        return self.available.get(source) or _over_nearest(source, self.available)
+
+    def is_dead(self) -> bool:
+        """Whether an object that the entry is tied to has died, so that the check can never pass again."""
+        return any(held() is None for held in self.watched)
+
+    def function(self, parameters: Sequence[str]) -> Callable[..., bool]:
+        """The check alone, as a function `(__func__, *parameters) -> bool`."""
+        body = "\n".join(f"    {line}" for line in (*self.lines, "return True"))
+        namespace = dict(self.namespace, __MISS__=False)
+        exec(f"def check({', '.join(('__func__', *parameters))}):\n{body}\n", namespace)
+        return namespace["check"]
+
+
+def build_check(
+    guards: GuardSet,
+    parameters: Sequence[str],
+    reads: Iterable[Source] = (),
+    on_death: Callable[[], None] | None = None,
+) -> Check:
+    """Write the check.
+
+    Args:
+        guards: what must hold. Traced tensors must still be alive.
+        parameters: the generated function's parameters behind `__func__`.
+        reads: sources that the glue reads; `Check.available` has them all.
+        on_death: called when an object dies that the entry is tied to. It must not keep the entry alive: a method of
+            the segment, or a weak method.
+    Call it in the state the guarded call starts in: outside any fake mode, with its autocast and inference mode.
+    Raises ReferenceError if a traced tensor has died.
+    """
+    return _Writer(guards, parameters, tuple(reads), on_death).build()
+
+
+class _Writer:
+    """Writes one check; a guard's `Scope`."""
+
+    def __init__(
+        self,
+        guards: GuardSet,
+        parameters: Sequence[str],
+        reads: tuple[Source, ...],
+        on_death: Callable[[], None] | None,
+    ) -> None:
+        self.tensors, twins = _distinct(guards.tensors())
+        self.others = [guard for guard in guards.needed() if not isinstance(guard, TensorGuard)] + twins
+        self.reads, self.on_death = reads, on_death
+        self.prefix = _unused_prefix(parameters)
+        self.namespace: dict[str, Any] = {**HELPERS, "__MISS__": MISS}
+        self.names: dict[int, str] = {}
+        self.lines: list[str] = []
+        self.ordered: list[Guard] = []
+        self.available: dict[Source, str] = {}
+        self.watched: list[Held] = []
+        self.bound = 0
+        self.uses = self._count_uses()
+
+    # ---- what guards call ----
+
+    def read(self, source: Source) -> str:
+        """The source's name; it and what it is read through are bound to locals first where they are used again."""
+        if source in self.available:
+            return self.available[source]
+        self.namespace.update(source.bindings())
+        for ancestor in reversed(list(source.ancestors())):
+            self._share(ancestor)
+        return self._share(source)
+
+    def keep(self, value: Any) -> str:
+        if id(value) not in self.names:
+            self.names[id(value)] = f"__k{len(self.names)}{_hint(value)}"
+            self.namespace[self.names[id(value)]] = value
+        return self.names[id(value)]
+
+    def watch(self, held: Held) -> str:
+        value = held()
+        if value is None:
+            raise ReferenceError("an object died before the check that depends on it was built")
+        if held not in self.watched:
+            self.watched.append(held)
+        callback = self.on_death
+        # weakref.ref without a callback is shared by all who ask, so its id is a key for `keep`.
+        reference = weakref.ref(value) if callback is None else self._reference(held, value, callback)
+        return self.keep(reference)
+
+    def _reference(self, held: Held, value: Any, callback: Callable[[], None]) -> weakref.ref[Any]:
+        name = f"__w{self.watched.index(held)}"
+        if name not in self.namespace:
+            self.namespace[name] = weakref.ref(value, lambda _: callback())
+        return self.namespace[name]
+
+    # ---- the work ----
+
+    def build(self) -> Check:
+        for guard in sorted(self.others, key=_rank):
+            if guard.rank < TENSOR_RANK and not self._hangs_on_tensor(guard):
+                self._emit(guard)
+        self._emit_tensors()
+        for guard in sorted(self.others, key=_rank):
+            self._emit(guard)
+        for source in self.reads:
+            self._require(source)
+            self._bind(source)
+        lines = self._function_dicts() + self._guarded()
+        return Check(lines, self.namespace, self.ordered, self.available, self.watched)
+
+    def _hangs_on_tensor(self, guard: Guard) -> bool:
+        tensors = {tensor.source for tensor in self.tensors}
+        return any(ancestor in tensors for source in guard.sources() for ancestor in (source, *source.ancestors()))
+
+    def _emit(self, guard: Guard) -> None:
+        """Write the guard, after the structural guards on everything that it reads through. Once."""
+        if guard in self._done:
+            return
+        self._done.add(guard)
+        for source in guard.sources():
+            self._require(source)
+            if not guard.structural:
+                self._emit_all(self._structural.get(source, ()))
+        if isinstance(guard, GlobalStateGuard) and self.tensors:
+            condition = guard.condition_beside_tensors(self)
+        else:
+            condition = guard.condition(self)
+        self._line(condition, str(guard))
+        self.ordered.append(guard)
+
+    def _require(self, source: Source) -> None:
+        for ancestor in reversed(list(source.ancestors())):
+            self._emit_all(self._structural.get(ancestor, ()))
+
+    def _emit_all(self, guards: Iterable[Guard]) -> None:
+        for guard in guards:
+            self._emit(guard)
+
+    def _emit_tensors(self) -> None:
+        if not self.tensors:
+            return
+        for guard in self.tensors:
+            self._require(guard.source)
+        nested = [text for guard in self.tensors if (text := guard.nested_condition(self))]
+        for text in nested:
+            self._line(text, "not a nested tensor, which the next check could not stand")
+        names = [self.read(guard.source) for guard in self.tensors]
+        self.namespace["__tensors"] = tensor_check(self.tensors)
+        self._line(f"__tensors({', '.join(names)})", f"{len(names)} tensors")
+        self.ordered.extend(self.tensors)
+
+    def _line(self, condition: str, comment: str) -> None:
+        text = " ".join(comment.split())
+        self.lines.append(f"if not ({condition}): return __MISS__  # {text if len(text) < 100 else text[:97] + '...'}")
+
+    # ---- locals ----
+
+    def _count_uses(self) -> Counter[Source]:
+        """How often each source would be read: as an operand of a guard, for the glue, or on the way to another."""
+        direct = [source for guard in (*self.others, *self.tensors) for source in guard.sources()]
+        wanted = dict.fromkeys([*direct, *self.reads])
+        steps = dict.fromkeys(node for source in wanted for node in (source, *source.ancestors()))
+        uses = Counter(parent for node in steps if (parent := node.parent()) is not None)
+        uses.update(direct)
+        uses.update(self.reads)
+        # A tensor is read by the C++ call, and before that to ask whether it is nested.
+        uses.update(guard.source for guard in self.tensors)
+        self._done: set[Guard] = set()
+        self._structural: dict[Source, list[Guard]] = {}
+        for guard in sorted(self.others, key=_rank):
+            if guard.structural and len(guard.sources()) == 1:
+                self._structural.setdefault(guard.sources()[0], []).append(guard)
+        return uses
+
+    def _share(self, source: Source) -> str:
+        if source not in self.available and self.uses[source] > 1:
+            self._bind(source)
+        return self.available.get(source) or _over_nearest(source, self.available)
+
+    def _bind(self, source: Source) -> None:
+        if source in self.available:
+            return
+        self.namespace.update(source.bindings())
+        text = _over_nearest(source, self.available)
+        if not text.isidentifier():
+            name = f"{self.prefix}{self.bound}"
+            self.bound += 1
+            self.lines.append(f"{name} = {text}")
+            text = name
+        self.available[source] = text
+
+    # ---- the frame around the lines ----
+
+    def _function_dicts(self) -> list[str]:
+        steps = (node for source in self._all_sources() for node in (source, *source.ancestors()))
+        roots = [node for node in steps if node.parent() is None]
+        lines = []
+        if any(isinstance(root, (GlobalSource, GlobalsSource)) for root in roots):
+            lines.append("__globals__ = __func__.__globals__")
+        if any(isinstance(root, BuiltinSource) for root in roots):
+            lines.append("__builtins_dict__ = __func__.__builtins__")
+        return lines
+
+    def _all_sources(self) -> list[Source]:
+        return [*(source for guard in (*self.others, *self.tensors) for source in guard.sources()), *self.reads]
+
+    def _guarded(self) -> list[str]:
+        if not self.lines:
+            return []
+        return ["try:", *(f"    {line}" for line in self.lines), "except Exception:", "    return __MISS__"]
+
+
+def _rank(guard: Guard) -> int:
+    return guard.rank
+
+
+def _over_nearest(source: Source, available: Mapping[Source, str]) -> str:
+    """The source's text over the nearest ancestor that has a name."""
+    if source in available:
+        return available[source]
+    parent = source.parent()
+    return source.expr_over(_over_nearest(parent, available) if parent is not None else "")
+
+
+def _distinct(tensors: list[TensorGuard]) -> tuple[list[TensorGuard], list[Guard]]:
+    """The C++ call wants different objects: a tensor met again under another source becomes an identity relation."""
+    first: dict[int, TensorGuard] = {}
+    twins: list[Guard] = []
+    for guard in tensors:
+        earlier = first.setdefault(id(guard.tensor()), guard)
+        if earlier is not guard:
+            twins.append(SameObjectGuard(earlier.source, guard.source))
+    return list(first.values()), twins
+
+
+def _unused_prefix(parameters: Sequence[str]) -> str:
+    prefix = "__g"
+    while any(parameter.startswith(prefix) for parameter in parameters):
+        prefix += "_"
+    return prefix
+
+
+def _hint(value: Any) -> str:
+    name = getattr(value, "__name__", "") if isinstance(value, (type, FunctionType)) else ""
+    return f"_{name}" if name.isidentifier() else ""
+
+
+# ---- after a miss ----
+
+
+class FrameValues:
+    """The values of one call, read by source; a guard's `Frame`.
+
+    Args:
+        function: the function object of the frame.
+        values: slot name → value, as the generated function got them.
+    """
+
+    def __init__(self, function: Any, values: Mapping[str, Any]) -> None:
+        self._scope = {
+            **HELPERS,
+            **values,
+            "__func__": function,
+            "__globals__": getattr(function, "__globals__", {}),
+            "__builtins_dict__": getattr(function, "__builtins__", {}),
+        }
+        self._seen: dict[Source, Any] = {}
+
+    def value(self, source: Source) -> Any:
+        if isinstance(source, LocalSource):
+            return self._scope[source.expr()]
+        if source not in self._seen:
+            self._seen[source] = eval(source.expr(), {**source.bindings(), **self._scope})
+        return self._seen[source]
+
+
+def reasons(guards: Iterable[Guard], function: Any, values: Mapping[str, Any]) -> list[str]:
+    """Why a check missed, in the user's terms: one sentence for each guard that does not hold.
+
+    A guard that only fails because one on its base does (reading `self.weight` of something else) is left out.
+    Empty if all hold now (another thread, or a guard's own reading, changed something).
+    """
+    frame = FrameValues(function, values)
+    failed: set[Source] = set()
+    messages: list[str] = []
+    tensors: dict[int, TensorGuard] = {}
+    for guard in guards:
+        if any(ancestor in failed for source in guard.sources() for ancestor in source.ancestors()):
+            continue
+        message = guard.explain(frame) or (isinstance(guard, TensorGuard) and _twin(guard, frame, tensors)) or None
+        if message:
+            messages.append(message)
+            failed.update(guard.sources())
+    return messages
+
+
+def _twin(guard: TensorGuard, frame: FrameValues, seen: dict[int, TensorGuard]) -> str | None:
+    earlier = seen.setdefault(id(frame.value(guard.source)), guard)
+    if earlier is guard:
+        return None
+    return f"{earlier.source.describe()} and {guard.source.describe()} are one tensor, compiled for two different ones"

@@ -1,0 +1,64 @@
+"""Constants as guards see them: equal only if no program can tell them apart.
+
+In: any object. Out: whether it may be baked into a compiled piece by value (`is_constant`), and a hashable key that
+two constants share exactly if they are interchangeable (`constant_key`).
+
+Python's `==` is too kind for this: `1 == True == 1.0`, `0.0 == -0.0`, and NaN is not even equal to itself, while a
+program that divides by it, prints it or asks its type sees the difference. So the key holds the exact type, and floats
+by their bits.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_SINGLETONS = (type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format)
+_BY_EQUALITY = (int, bool, str, bytes, torch.device, torch.qscheme)
+_BAKED = (*_SINGLETONS, *_BY_EQUALITY, float, complex, range)
+_CONTAINERS: dict[type, Callable[[Any], Any]] = {
+    tuple: lambda value: tuple(map(constant_key, value)),
+    torch.Size: lambda value: tuple(map(constant_key, value)),
+    frozenset: lambda value: frozenset(map(constant_key, value)),
+    slice: lambda value: tuple(map(constant_key, (value.start, value.stop, value.step))),
+    range: lambda value: (value.start, value.stop, value.step),
+}
+
+
+def is_constant(value: Any) -> bool:
+    """Whether the value may be guarded by `ConstantGuard`: exact built-in types only, containers of constants included.
+
+    Subclasses do not count: they may carry attributes and overridden methods. Enum members do: there is one of each.
+    """
+    kind = type(value)
+    if kind in (tuple, frozenset, torch.Size):
+        return all(map(is_constant, value))
+    if kind is slice:
+        return all(map(is_constant, (value.start, value.stop, value.step)))
+    return kind in _BAKED or isinstance(value, enum.Enum)
+
+
+def is_singleton(value: Any) -> bool:
+    """Whether `is` decides equality for this constant."""
+    return type(value) in _SINGLETONS or type(value) is bool or isinstance(value, enum.Enum)
+
+
+def constant_key(value: Any) -> Any:
+    """A hashable key, equal for two constants exactly if their types and (bitwise) values agree.
+
+    Total: a value that is no constant gets a key that only the same object has, so that comparing is always safe.
+    """
+    kind = type(value)
+    if kind is float:
+        return (kind, struct.pack("d", value))
+    if kind is complex:
+        return (kind, struct.pack("dd", value.real, value.imag))
+    if kind in _CONTAINERS:
+        return (kind, _CONTAINERS[kind](value))
+    if kind in _BY_EQUALITY or kind in _SINGLETONS:
+        return (kind, value)
+    return (kind, id(value))

@@ -1,0 +1,144 @@
+"""Whether a guard miss compiles once more, and the record of it.
+
+In: from a segment, on every miss: how many entries it has, what was called, why each entry missed.
+Out: a `Decision` (compile, or run eagerly from now on), `RecompileRecord`s for `compiled.recompiles`, one warning at
+the limit that says in plain words what kept changing.
+
+Why a limit: a value that is new on every call (a step counter, a learning rate) would otherwise compile for ever, and
+each entry makes every later miss slower. Why eager for good: by then compiling has cost more than it gave.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from ..config import config
+from ..logs import Log
+
+_log = Log("recompiles")
+
+
+@dataclass(frozen=True)
+class RecompileRecord:
+    """One compilation that a miss caused, or (`compiled` False) that the limit refused.
+
+    Attributes:
+        call: what was called and with what, in the user's terms.
+        reasons: one per failed guard; of the entry that was nearest to a hit.
+        time: seconds since the epoch.
+    """
+
+    call: str
+    reasons: tuple[str, ...]
+    compiled: bool
+    time: float = field(default_factory=time.time, compare=False)
+
+    def __str__(self) -> str:
+        why = "; ".join(self.reasons) or "no entry fitted"
+        return f"{self.call} {'compiled again' if self.compiled else 'runs eagerly'}: {why}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do after a miss: `"compile"` or `"eager"`, and why in one sentence."""
+
+    action: Literal["compile", "eager"]
+    reason: str
+
+
+class RecompilePolicy:
+    """One per segment.
+
+    `name` is how the user knows the piece (`forward (model.py:12)`); `limit` None means `config.recompile_limit`, read
+    at each miss.
+    """
+
+    def __init__(self, name: str, limit: int | None = None) -> None:
+        self.name = name
+        self.records: list[RecompileRecord] = []
+        self._limit = limit
+        self._warned = False
+
+    @property
+    def limit(self) -> int:
+        return self._limit if self._limit is not None else config.recompile_limit
+
+    def decide(self, call: str, misses: Sequence[Sequence[str]]) -> Decision:
+        """Decide after a miss, and record it.
+
+        Args:
+            call: what was called, for the record.
+            misses: for each existing entry, why it did not fit; empty on the first call, which is no recompile.
+        """
+        if not misses:
+            return Decision("compile", "first call")
+        closest = min(misses, key=_distance)
+        nearest = tuple(closest)
+        compile_again = len(misses) < self.limit
+        record = RecompileRecord(call, nearest, compile_again)
+        if compile_again or not self._warned:
+            self.records.append(record)
+        if compile_again:
+            _log("%s", record)
+            return Decision("compile", "; ".join(nearest))
+        return self._refuse(nearest)
+
+    def _refuse(self, nearest: tuple[str, ...]) -> Decision:
+        reason = f"{self.name} was compiled {self.limit} times, which is the limit"
+        if not self._warned:
+            self._warned = True
+            warnings.warn(self._warning(nearest), RuntimeWarning, stacklevel=2)
+        return Decision("eager", reason)
+
+    def _warning(self, nearest: tuple[str, ...]) -> str:
+        counts = Counter(_subject(reason) for record in self.records for reason in record.reasons)
+        often = ", ".join(f"{subject} ({count} times)" for subject, count in counts.most_common(3))
+        return (
+            f"minicompile compiled {self.name} {self.limit} times, which is the limit; calls that fit none of these "
+            f"run eagerly from now on. What kept changing: {often or 'unknown'}. "
+            f"Last: {'; '.join(nearest) or 'unknown'}. "
+            f"If it is a size, try dynamic=True; if it is a number, pass it as a tensor; "
+            f"minicompile.config.recompile_limit raises the limit."
+        )
+
+
+def _distance(reasons: Sequence[str]) -> int:
+    """How far an entry was from a hit; one without reasons (all guards hold now) tells least."""
+    return len(reasons) or sys.maxsize
+
+
+def _subject(reason: str) -> str:
+    """What a reason is about: its text without the values (`argument x: size of dimension 0`)."""
+    for end in (" is ", ", compiled for", " has ", " changed"):
+        reason = reason.split(end)[0]
+    return reason
+
+
+T = TypeVar("T")
+
+
+class RecentFirst(Generic[T]):
+    """Entries in least-recently-used order, the latest first. Reading never locks: a use replaces the tuple."""
+
+    def __init__(self) -> None:
+        self.entries: tuple[T, ...] = ()
+
+    def use(self, entry: T) -> None:
+        """Move (or put) an entry to the front."""
+        if not self.entries or self.entries[0] is not entry:
+            self.entries = (entry, *(other for other in self.entries if other is not entry))
+
+    def discard(self, entry: T) -> None:
+        self.entries = tuple(other for other in self.entries if other is not entry)
+
+    def __iter__(self) -> Any:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)

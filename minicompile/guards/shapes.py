@@ -1,0 +1,271 @@
+"""Symbolic sizes: fake inputs whose dimensions are symbols, and the guards that keep the symbols honest.
+
+In: real tensors with their sources and the dimensions to leave open; after tracing, what torch's `ShapeEnv` had to
+assume about the symbols.
+Out: fake tensors for tracing; then `TensorGuard`s for everything static about those inputs, `SizeGuard`s for the rest,
+and the source of each symbol (a size to read on each call, which the glue hands to the graph as an int).
+
+How a symbol becomes guards. Torch gives equal sizes one symbol (duck shaping) and gives 0 and 1 none. So `s0`, met
+first as `x.shape[0]`, yields: its range (`x.shape[0] >= 2`); an equality for every other place that has `s0` or an
+expression over it (`y.shape[0] == x.shape[0]`, `x.stride(0) == x.shape[1]`); and each relation that a branch, a
+broadcast or a reshape decided (`x.shape[0] % 8 == 0`). A symbol that turned out to be one number is that number, in the
+tensor's own guard. Sympy and ShapeEnv are imported here only when a size is symbolic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import UnsupportedError
+from ..frontend.sources import AttrSource, SizeSource, Source, StorageOffsetSource, StrideSource
+from .kinds import Guard, TypeGuard
+from .sizes import SizeGuard
+from .tensors import TensorGuard
+
+if TYPE_CHECKING:
+    import sympy
+
+
+def dynamic_dims(tensor: torch.Tensor, dynamic: bool | None) -> tuple[int, ...]:
+    """The dimensions to make symbolic under `compile(dynamic=…)`: all of size 2 or more if True, else none.
+
+    Only plain strided tensors have symbolic sizes; others are compiled for the sizes they have.
+    """
+    if not dynamic or tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return ()
+    return tuple(dim for dim, size in enumerate(tensor.shape) if size >= 2)
+
+
+def fakify(tensor: torch.Tensor, fake_mode: Any) -> torch.Tensor:
+    """A fake twin with static sizes; the same tensor gives the same twin. `fake_mode` may have a ShapeEnv or not."""
+    return fake_mode.from_tensor(tensor, static_shapes=True)
+
+
+@dataclass
+class _Input:
+    """One tensor that was made symbolic: its twin's sizes and strides as they were before tracing."""
+
+    source: Source
+    tensor: torch.Tensor
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+
+    def numbers(self) -> Iterator[tuple[Source, Any]]:
+        for dim, size in enumerate(self.shape):
+            yield SizeSource(self.source, dim), size
+        for dim, stride in enumerate(self.stride):
+            yield StrideSource(self.source, dim), stride
+        yield StorageOffsetSource(self.source), self.offset
+
+
+class SymbolicShapes:
+    """The symbolic sizes of one trace. Make one per translation, and only if something is dynamic.
+
+    `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`.
+    """
+
+    def __init__(self) -> None:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.env = ShapeEnv(specialize_zero_one=True, duck_shape=True)
+        self._inputs: list[_Input] = []
+        self._ints: list[tuple[Source, Any]] = []
+        self._causes: list[str] = []
+        self._names: dict[str, Source] = {}
+
+    # ---- before and while tracing ----
+
+    def fakify(self, tensor: torch.Tensor, source: Source, fake_mode: Any, dims: Collection[int]) -> torch.Tensor:
+        """A fake twin with symbols for the sizes in `dims` (others static). Without dims: see `fakify`, no guards here.
+
+        `guards()` then has the tensor's TensorGuard: add none of your own.
+        """
+        if not dims:
+            return fakify(tensor, fake_mode)
+        context = symbolic_context(tensor, dims)
+        fake = fake_mode.from_tensor(tensor, source=self._torch_source(source), symbolic_context=context)
+        self._inputs.append(_Input(source, tensor, tuple(fake.shape), tuple(fake.stride()), fake.storage_offset()))
+        return fake
+
+    def int_input(self, value: int, source: Source) -> int | torch.SymInt:
+        """A symbolic int for an int input. 0 and 1 get no symbol: they come back as they are, for a ConstantGuard."""
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        if value in (0, 1):
+            return value
+        symbolic = self.env.create_unspecified_symint_and_symbol(value, self._torch_source(source), DimDynamic.DYNAMIC)
+        self._ints.append((source, symbolic))
+        return symbolic
+
+    def attribute(self, cause: str) -> None:
+        """Whatever was assumed since the last call of this was assumed at `cause`, the user's `file:line`."""
+        self._causes.extend([cause] * (len(self.env.guards) - len(self._causes)))
+
+    def _torch_source(self, source: Source) -> Any:
+        from torch._dynamo.source import LocalSource
+
+        name = f"t{len(self._names)}"
+        self._names[name] = source
+        return LocalSource(name)
+
+    # ---- after tracing ----
+
+    def guards(self) -> list[Guard]:
+        """All guards, each relation once, those on the inputs' types first.
+
+        Raises UnsupportedError when something was assumed about a size that no input tells (a data-dependent one).
+        """
+        for symbol in self.env.deferred_runtime_asserts:
+            raise UnsupportedError(f"the trace relies on a size that depends on data ({symbol})")
+        result: dict[Guard, None] = {}
+        for entry in self._inputs:
+            result.setdefault(self._tensor_guard(entry))
+        for source, _ in self._ints:
+            result.setdefault(TypeGuard.of(source, 0))
+            result.setdefault(SizeGuard(f"-{2**63} <= {{0}} < {2**63}", (source,)))
+        symbols = self.symbols()
+        for guard in (*self._ranges(symbols), *self._equalities(symbols), *self._relations(symbols)):
+            result.setdefault(guard)
+        return list(result)
+
+    def symbols(self) -> dict[sympy.Symbol, Source]:
+        """Each symbol that an input has → the source of its value: the first size, stride or int that is just it."""
+        found: dict[sympy.Symbol, Source] = {}
+        for source, number in self._numbers():
+            expr = self._expr(number)
+            if expr.is_Symbol:
+                found.setdefault(expr, source)
+        for symbol in self._used_symbols() - found.keys():
+            source = self._from_torch(symbol)
+            if source is not None:
+                found[symbol] = source
+        return found
+
+    def _numbers(self) -> Iterator[tuple[Source, Any]]:
+        for kind in (SizeSource, StrideSource, StorageOffsetSource):
+            for entry in self._inputs:
+                yield from (pair for pair in entry.numbers() if isinstance(pair[0], kind))
+        yield from self._ints
+
+    def _expr(self, number: Any) -> sympy.Expr:
+        import sympy
+
+        # `node.expr` has what was learnt since put in: a symbol may have become another one, or a number.
+        return number.node.expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
+
+    def _used_symbols(self) -> set[sympy.Symbol]:
+        expressions = [self._expr(number) for _, number in self._numbers()] + [expr for expr, _ in self._assumed()]
+        return {symbol for expr in expressions for symbol in expr.free_symbols}
+
+    def _from_torch(self, symbol: sympy.Symbol) -> Source | None:
+        """Symbols that torch made by itself: sizes of the tensor that an input is a view of."""
+        for place in self.env.var_to_sources.get(symbol, ()):
+            source = self._convert(place)
+            if source is not None:
+                return source
+        return None
+
+    def _convert(self, place: Any) -> Source | None:
+        """A source of torch's as one of ours: `t0`, `._base` of it, a size, stride or storage offset of these."""
+        from torch._dynamo import source as theirs
+
+        if isinstance(place, theirs.LocalSource):
+            return self._names.get(place.local_name)
+        base = self._convert(place.base) if hasattr(place, "base") else None
+        if base is None:
+            return None
+        if isinstance(place, theirs.AttrSource):
+            return AttrSource(base, place.member)
+        if not isinstance(place, theirs.TensorPropertySource):
+            return None
+        method = place.prop.method_name()
+        if method == "storage_offset":
+            return StorageOffsetSource(base)
+        return SizeSource(base, place.idx) if method == "size" else StrideSource(base, place.idx)
+
+    def _tensor_guard(self, entry: _Input) -> TensorGuard:
+        """What became a plain number is checked in C++ with the rest of the tensor."""
+        shape, stride = (tuple(map(self._number_or_none, numbers)) for numbers in (entry.shape, entry.stride))
+        return TensorGuard.of(entry.source, entry.tensor).with_sizes(shape, stride)
+
+    def _number_or_none(self, number: Any) -> int | None:
+        expr = self._expr(number)
+        return int(expr) if expr.is_number else None
+
+    def _ranges(self, symbols: dict[sympy.Symbol, Source]) -> Iterator[SizeGuard]:
+        from torch.utils._sympy.numbers import int_oo
+
+        # A storage offset that nothing was decided on may be anything, 0 included.
+        decided = {symbol for expr, _ in self._assumed() for symbol in expr.free_symbols}
+        for symbol, source in symbols.items():
+            if _is_offset(source) and symbol not in decided:
+                continue
+            bounds = self.env.var_to_range[symbol]
+            lower, upper = bounds.lower, bounds.upper
+            if lower.is_finite and lower != -int_oo and not (isinstance(source, SizeSource) and lower <= 0):
+                yield SizeGuard(f"{{0}} >= {int(lower)}", (source,))
+            if upper.is_finite and upper != int_oo and upper < 2**63 - 1:
+                yield SizeGuard(f"{{0}} <= {int(upper)}", (source,))
+
+    def _equalities(self, symbols: dict[sympy.Symbol, Source]) -> Iterator[SizeGuard]:
+        numbers = [source for entry in self._inputs for source, _ in entry.numbers()]
+        tensors_check = {source for source in numbers if not _is_offset(source)}
+        for source, number in self._numbers():
+            expr = self._expr(number)
+            if symbols.get(expr) == source or (expr.is_number and (source in tensors_check or type(number) is int)):
+                continue
+            yield _printed("{0} == ", expr, symbols, (source,))
+
+    def _relations(self, symbols: dict[sympy.Symbol, Source]) -> Iterator[SizeGuard]:
+        for expr, cause in self._assumed():
+            yield _printed("", expr, symbols, (), cause)
+
+    def _assumed(self) -> Iterator[tuple[sympy.Basic, str]]:
+        """What tracing decided about the symbols and what does not follow from their ranges, with the user's line."""
+        self.attribute("")
+        for guard, cause in zip(self.env.guards, self._causes, strict=True):
+            if self.env._maybe_evaluate_static(guard.expr, axioms=()) is None:
+                expr = self.env.simplify(guard.expr)
+                if not expr.is_Boolean or expr.free_symbols:
+                    yield expr, cause
+
+
+def _is_offset(source: Source) -> bool:
+    return isinstance(source, StorageOffsetSource)
+
+
+def _printed(
+    start: str, expr: Any, symbols: dict[Any, Source], terms: tuple[Source, ...], cause: str = ""
+) -> SizeGuard:
+    """`start` (which has `terms`) and the expression's Python text, with `{n}` for the source of each symbol."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    names = {}
+    for symbol in sorted(expr.free_symbols, key=str):
+        if symbol not in symbols:
+            raise UnsupportedError(f"the trace relies on {expr}, and no input tells the value of {symbol}")
+        source = symbols[symbol]
+        terms = terms if source in terms else (*terms, source)
+        names[symbol] = f"{{{terms.index(source)}}}"
+
+    class Printer(PythonPrinter):
+        def _print_Symbol(self, symbol: Any) -> str:
+            return names[symbol]
+
+    return SizeGuard(start + Printer().doprint(expr), terms, cause)
+
+
+def symbolic_context(tensor: torch.Tensor, dims: Collection[int]) -> Any:
+    """Torch's own description of which sizes get symbols; for a view, of its base as well."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    wanted = {dim % tensor.dim() for dim in dims}
+    sizes = [DimDynamic.DUCK if dim in wanted else DimDynamic.STATIC for dim in range(tensor.dim())]
+    base = tensor._base
+    every = StatelessSymbolicContext([DimDynamic.DUCK] * base.dim()) if base is not None else None
+    return StatelessSymbolicContext(sizes, view_base_context=every)

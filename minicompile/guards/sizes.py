@@ -1,0 +1,60 @@
+"""Guards on symbolic sizes: arithmetic facts over sizes, strides and ints, as plain Python.
+
+In: a template over sources, which `guards.shapes` makes from torch's `ShapeEnv` (and the frontend from its own facts).
+Out: `SizeGuard`s.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ..frontend.sources import ARITHMETIC, Source
+from .kinds import Frame, Guard, Scope
+from .tensors import TENSOR_RANK
+
+
+@dataclass(frozen=True)
+class SizeGuard(Guard):
+    """A relation between numbers: `template` has `{0}`, `{1}`, … where the values of `terms` go, as in `"{0} >= 2"`.
+
+    `cause` is the user's line that made tracing rely on it, `""` if it was the rule that sizes 0 and 1 are compiled
+    for on their own.
+    """
+
+    template: str
+    terms: tuple[Source, ...]
+    cause: str = field(default="", compare=False)
+    rank: ClassVar[int] = TENSOR_RANK + 10
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.terms
+
+    def condition(self, scope: Scope) -> str:
+        return _namespaced(self.template).format(*map(scope.read, self.terms))
+
+    def miss(self, frame: Frame) -> str | None:
+        values = [frame.value(term) for term in self.terms]
+        if eval(_namespaced(self.template).format(*(f"({value})" for value in values)), dict(ARITHMETIC)):
+            return None
+        wanted = f"compiled for {self.text()}{f', because of {self.cause}' if self.cause else ''}"
+        if len(self.terms) == 1:
+            return f"{self.terms[0].describe()} is {values[0]}, {wanted}"
+        facts = (f"{term.describe()} is {value}" for term, value in zip(self.terms, values, strict=True))
+        return f"{', '.join(facts)}; {wanted}"
+
+    def text(self) -> str:
+        """The relation as the user would write it: `x.shape[0] >= 2`."""
+        return self.template.format(*(term.path() for term in self.terms))
+
+    def __str__(self) -> str:
+        return f"{self.text()}{f'  ({self.cause})' if self.cause else ''}"
+
+
+_CALLED = re.compile(rf"\b({'|'.join(name.strip('_') for name in ARITHMETIC)})\b")
+
+
+def _namespaced(template: str) -> str:
+    """`min(…)` as `__min__(…)`: a user may have an argument called `min`."""
+    return _CALLED.sub(r"__\1__", template)

@@ -1,0 +1,228 @@
+"""Guards on tensors: one C++ call for all of an entry's tensors, and relations between them.
+
+In: a source and the tensor that it yields while tracing.
+Out: `TensorGuard`s, which `guards.check` joins into one `torch._C._dynamo.guards.TensorGuards.check(t0, t1, …)`
+(0.15 µs a tensor), and guards on how tensors overlap in memory.
+
+What that call compares: exact Python class; dispatch keys, which stand for device type, layout, conjugate and negative
+bits, being an inference tensor, and the thread's inference mode, autocast and functorch state; dtype; device index;
+requires_grad; sizes and strides (dynamic ones excepted); and that no two arguments are one object. What it does not:
+the storage offset (`StorageOffsetGuard`, only where a trace depended on it), and overlapping memory of two different
+tensors (`OverlapGuard`, only where one of them is written).
+
+A trap: on a nested tensor the C++ call throws where nothing catches it and ends the process. Since a nested tensor has
+the class of a dense one, each plain torch.Tensor is asked `is_nested` first (60 ns; the class is compared before, so
+that no user code answers).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+
+from ..frontend.sources import Source
+from .kinds import Frame, Guard, Scope, a
+
+TENSOR_RANK = 40
+
+
+@dataclass(frozen=True)
+class TensorGuard(Guard):
+    """Everything about one tensor that code may be specialised to. None in `shape` or `stride` leaves that one free.
+
+    `tensor` is a weak reference to the traced tensor, needed until the check is built, and not compared.
+    """
+
+    source: Source
+    cls: type
+    dtype: torch.dtype
+    device: torch.device
+    layout: torch.layout
+    shape: tuple[int | None, ...]
+    stride: tuple[int | None, ...]
+    requires_grad: bool
+    bits: tuple[bool, ...]
+    tensor: Callable[[], torch.Tensor | None] = field(compare=False, repr=False)
+    rank: ClassVar[int] = TENSOR_RANK
+
+    @classmethod
+    def of(cls, source: Source, tensor: torch.Tensor) -> TensorGuard:
+        """A guard on all of it. Raises ValueError for a nested tensor, which the C++ check can't take."""
+        if tensor.is_nested:
+            raise ValueError(f"{source.describe()} is a nested tensor, which cannot be guarded")
+        strided = tensor.layout is torch.strided
+        return cls(
+            source, type(tensor), tensor.dtype, tensor.device, tensor.layout,
+            tuple(tensor.shape), tuple(tensor.stride()) if strided else (None,) * tensor.dim(),
+            tensor.requires_grad, _bits(tensor), weakref.ref(tensor),
+        )  # fmt: skip
+
+    def with_sizes(self, shape: tuple[int | None, ...], stride: tuple[int | None, ...]) -> TensorGuard:
+        """The same guard with other expectations; None leaves a size or stride to a `SizeGuard`."""
+        return replace(self, shape=shape, stride=stride)
+
+    def nested_condition(self, scope: Scope) -> str | None:
+        """What must hold before the C++ call may see the value, or None."""
+        if self.cls is not torch.Tensor:
+            return None
+        read = scope.read(self.source)
+        return f"__type__({read}) is {scope.keep(torch.Tensor)} and {read}.is_nested is False"
+
+    def miss(self, frame: Frame) -> str | None:
+        value, place = frame.value(self.source), self.source.describe()
+        if type(value) is not self.cls:
+            return f"{place} is {a(type(value))}, compiled for {a(self.cls)}"
+        # Neither a subclass nor an active mode of the user's is asked: a message must not run user code.
+        with torch._C.DisableTorchFunction():
+            return self._difference(value, place)
+
+    def _difference(self, value: torch.Tensor, place: str) -> str | None:
+        for what, now, then in self._facts(value):
+            if now != then:
+                return f"{place}: {what} is {now}, compiled for {then}"
+        return _first_difference(place, "size", value.shape, self.shape) or self._stride_miss(value, place)
+
+    def _facts(self, value: torch.Tensor) -> Iterable[tuple[str, Any, Any]]:
+        yield "nested", value.is_nested, False
+        yield "layout", value.layout, self.layout
+        yield "dtype", value.dtype, self.dtype
+        yield "device", value.device, self.device
+        yield "requires_grad", value.requires_grad, self.requires_grad
+        yield "number of dimensions", value.dim(), len(self.shape)
+        yield from zip(_BIT_NAMES, _bits(value), self.bits, strict=True)
+
+    def _stride_miss(self, value: torch.Tensor, place: str) -> str | None:
+        if value.layout is not torch.strided:
+            return None
+        return _first_difference(place, "stride", value.stride(), self.stride)
+
+    def __str__(self) -> str:
+        shape = ", ".join("?" if size is None else str(size) for size in self.shape)
+        grad = ", requires_grad" if self.requires_grad else ""
+        stride = "" if None in self.stride else f", strides ({', '.join(map(str, self.stride))})"
+        return f"{self.source} is {a(self.cls)} {self.dtype} ({shape}) on {self.device}{stride}{grad}"
+
+
+_BIT_NAMES = ("conjugate bit", "negative bit", "inference tensor")
+
+
+def _bits(tensor: torch.Tensor) -> tuple[bool, ...]:
+    return (tensor.is_conj(), tensor.is_neg(), tensor.is_inference())
+
+
+def _first_difference(place: str, what: str, now: Iterable[int], then: Iterable[int | None]) -> str | None:
+    for dim, (value, expected) in enumerate(zip(now, then, strict=True)):
+        if expected is not None and value != expected:
+            return f"{place}: {what} of dimension {dim} is {value}, compiled for {expected}"
+    return None
+
+
+def tensor_check(guards: list[TensorGuard]) -> Callable[..., bool]:
+    """The C++ check for these guards' tensors, in order; call it with as many tensors.
+
+    Must be built where the check will run, as far as the thread's state goes: no fake mode, and the same autocast and
+    inference mode. Raises ReferenceError if a traced tensor is dead already.
+    """
+    from torch._C._dynamo.guards import TensorGuards
+
+    tensors = [guard.tensor() for guard in guards]
+    for guard, tensor in zip(guards, tensors, strict=True):
+        if tensor is None:
+            raise ReferenceError(f"{guard.source.describe()} died before its check was built")
+    sizes, strides = [list(guard.shape) for guard in guards], [list(guard.stride) for guard in guards]
+    return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[arg-type]
+
+
+# ---- memory ----
+
+
+@dataclass(frozen=True)
+class StorageOffsetGuard(Guard):
+    """The tensor's storage offset, in elements."""
+
+    source: Source
+    offset: int
+    rank: ClassVar[int] = TENSOR_RANK + 5
+
+    def condition(self, scope: Scope) -> str:
+        return f"{scope.read(self.source)}.storage_offset() == {self.offset}"
+
+    def miss(self, frame: Frame) -> str | None:
+        offset = frame.value(self.source).storage_offset()
+        if offset == self.offset:
+            return None
+        return f"{self.source.describe()}: storage offset is {offset}, compiled for {self.offset}"
+
+    def __str__(self) -> str:
+        return f"{self.source}.storage_offset() == {self.offset}"
+
+
+@dataclass(frozen=True)
+class OverlapGuard(Guard):
+    """Whether the memory of two tensors overlaps; needed where the graph writes to one of them."""
+
+    first: Source
+    second: Source
+    overlapping: bool = False
+    rank: ClassVar[int] = 60
+
+    def sources(self) -> tuple[Source, ...]:
+        return (self.first, self.second)
+
+    def condition(self, scope: Scope) -> str:
+        text = f"{scope.keep(memory_overlaps)}({scope.read(self.first)}, {scope.read(self.second)})"
+        return f"{text} is {self.overlapping}"
+
+    def miss(self, frame: Frame) -> str | None:
+        if memory_overlaps(frame.value(self.first), frame.value(self.second)) == self.overlapping:
+            return None
+        now = "no longer share memory" if self.overlapping else "share memory now"
+        return f"{self.first.describe()} and {self.second.describe()} {now}, and one of them is written to"
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.second} {'share' if self.overlapping else 'do not share'} memory"
+
+
+@dataclass(frozen=True)
+class NoInnerOverlapGuard(Guard):
+    """No two elements of the tensor are one place in memory (an expanded tensor); needed where it is written to."""
+
+    source: Source
+    rank: ClassVar[int] = 60
+
+    def condition(self, scope: Scope) -> str:
+        return f"{scope.keep(torch._debug_has_internal_overlap)}({scope.read(self.source)}) != 1"
+
+    def miss(self, frame: Frame) -> str | None:
+        if torch._debug_has_internal_overlap(frame.value(self.source)) != 1:
+            return None
+        return f"{self.source.describe()} has elements that share memory, and is written to"
+
+    def __str__(self) -> str:
+        return f"elements of {self.source} do not share memory"
+
+
+def memory_overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether the address ranges of two strided tensors meet.
+
+    Interleaved views (`x[::2]`, `x[1::2]`) count as overlapping: an answer on the safe side. Tensors without elements,
+    and tensors whose layout has no single storage, overlap nothing unless they are one object.
+    """
+    if first is second:
+        return True
+    if first.layout is not torch.strided or second.layout is not torch.strided or first.device != second.device:
+        return False
+    (low, high), (other_low, other_high) = _address_range(first), _address_range(second)
+    return low < other_high and other_low < high
+
+
+def _address_range(tensor: torch.Tensor) -> tuple[int, int]:
+    if tensor.numel() == 0:
+        return (0, 0)
+    start = tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (start, start + (last + 1) * tensor.element_size())

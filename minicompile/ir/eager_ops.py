@@ -1,0 +1,49 @@
+"""The vocabulary of printed graphs: the IR's ops as functions on torch tensors.
+
+In: tensors and scalars.
+Out: tensors. `from minicompile.ir import eager_ops as ops` is the first line of what `Graph.print()` writes.
+
+Every pointwise op and reduction of the op table is here by its name (`ops.exp(x)`, `ops.amax(x, (1,))`); scalars take
+the dtype of the tensors beside them, and reductions keep their dimensions, as in the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .ops import POINTWISE, REDUCTIONS
+from .reference import pointwise
+
+
+def __getattr__(name: str) -> Callable[..., torch.Tensor]:
+    if name in REDUCTIONS:
+        return lambda x, dims: REDUCTIONS[name].torch(x, dims, True)
+    if name in POINTWISE:
+        return lambda *args: pointwise(name, args)
+    raise AttributeError(f"no op {name!r} in the IR")
+
+
+def full(shape: Sequence[int], value: Any, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+    """A tensor of one value."""
+    return torch.full(tuple(shape), value, dtype=dtype, device=device)
+
+
+def iota(shape: Sequence[int], dim: int, device: str = "cpu") -> torch.Tensor:
+    """The int64 index along `dim`."""
+    column = [-1 if i == dim else 1 for i in range(len(shape))]
+    return torch.arange(shape[dim], device=device).reshape(column).expand(tuple(shape))
+
+
+def strided(x: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """A copy of the values laid out by `strides`; dimensions of stride 0 share their elements."""
+    core = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
+    result = torch.empty_strided(core.shape, tuple(strides), dtype=x.dtype, device=x.device).copy_(core)
+    return result.as_strided(x.shape, tuple(strides))
+
+
+def view(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> torch.Tensor:
+    """A view of x's own memory; `offset` counts from x's first element."""
+    return x.as_strided(tuple(shape), tuple(strides), x.storage_offset() + offset)

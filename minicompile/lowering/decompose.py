@@ -1,0 +1,94 @@
+"""Torch's own decompositions, where they lead to operators that have rules.
+
+In: a recorded call whose operator has no rule here.
+Out: the IR nodes of its decomposition, if all of them have rules; otherwise nothing, and the call becomes extern.
+
+A decomposition is taken whole or not at all: one extern call of a hand-written ATen kernel beats several externs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .emit import KERNEL_DTYPES
+from .errors import NotConvertible
+from .extern import has_effect, is_view
+from .rules import RULES
+
+if TYPE_CHECKING:
+    from .convert import Converter
+    from .trace import Call
+
+_HOPELESS: set[Any] = set()
+"""Operators whose decomposition has once led to an operator without a rule; not tried again in this process."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[Any, Any]:
+    return torch._decomp.core_aten_decompositions()
+
+
+def decompose(c: Converter, call: Call) -> bool:
+    """Convert the call through its decomposition and bind its results. False: nothing was changed."""
+    if call.func in RULES or call.func in _HOPELESS or has_effect(call.func) or is_view(call.func):
+        return False
+    if not _kernel_dtypes(call) or call.func not in _table():
+        return False
+    saved, known = len(c.builder.nodes), dict(c.values)
+    try:
+        _place_all(c, call, _record(call))
+        return True
+    except NotConvertible:
+        _HOPELESS.add(call.func)
+    except (TypeError, RuntimeError, NotImplementedError):
+        pass  # the decomposition refused these arguments; ATen takes them
+    del c.builder.nodes[saved:]
+    c.values = known
+    return False
+
+
+def _kernel_dtypes(call: Call) -> bool:
+    from .convert import tensors_in
+
+    return all(fake.dtype in KERNEL_DTYPES for fake in (*tensors_in(call.args), *tensors_in(call.results)))
+
+
+def _record(call: Call) -> Trace:
+    """Run the decomposition on the recorded fake tensors, once more under a recorder."""
+    from .convert import tensors_in
+    from .trace import Trace, _Recorder, fake_mode_of
+
+    mode = fake_mode_of(tensors_in(call.args))
+    recorded = Trace([])
+    with torch.no_grad(), mode, _Recorder(recorded) as recorder:
+        recorder.origin = call.origin
+        result = _table()[call.func](*call.args, **call.kwargs)
+    recorded.outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    return recorded
+
+
+def _place_all(c: Converter, call: Call, recorded: Trace) -> None:
+    """Convert the recorded calls by rules alone. Raises NotConvertible."""
+    from .convert import live_calls, type_of
+
+    c.trace.alive.append(recorded)
+    for inner in live_calls(recorded, c.needed):
+        if inner.func._schema.is_mutable:
+            raise NotConvertible(f"the decomposition of {call.func} writes in place")
+        for fake, node in zip(inner.results, c.by_rule(inner), strict=True):
+            if isinstance(fake, torch.Tensor) and node is not None:
+                c.values[id(fake)] = node
+    for fake, result in zip(call.results, recorded.outputs, strict=True):
+        if not isinstance(fake, torch.Tensor):
+            continue
+        node, type = c.value(result), type_of(fake)
+        if node.tensor.dtype is not type.dtype:
+            raise NotConvertible(f"the decomposition of {call.func} has another dtype")
+        c.values[id(fake)] = node if node.tensor.strides == type.strides else c.copy(node, type)
+
+
+if TYPE_CHECKING:
+    from .trace import Trace  # noqa: F811

@@ -1,0 +1,99 @@
+"""Extern nodes: calls that stay ATen's.
+
+In: a recorded call without a rule.
+Out: an `extern` node, and `getitem` nodes where ATen returns several tensors.
+
+An extern's result never shares memory with its arguments, so that code generation may reuse their memory: a view
+operator is replaced by its `_copy` form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..ir.graph import Node
+from ..ir.types import TensorType, contiguous_strides
+from .emit import KERNEL_DTYPES
+from .errors import LoweringError
+
+if TYPE_CHECKING:
+    from .convert import Converter
+    from .trace import Call
+
+
+def has_effect(func: Any) -> bool:
+    """Whether a call does more than return a value: draws random numbers, or writes to an argument."""
+    return func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags
+
+
+def emit_extern(c: Converter, call: Call) -> list[Node | None]:
+    """The call as an extern node; one Node per result, None for results that are not tensors."""
+    from .convert import type_of
+
+    target = call.func
+    types = [type_of(fake) if isinstance(fake, torch.Tensor) else None for fake in call.results]
+    if is_view(target):
+        return _emit_view(c, call, types)
+    return _emit(c, call, target, types)
+
+
+def _emit_view(c: Converter, call: Call, types: list[TensorType | None]) -> list[Node | None]:
+    """The view's values by the form that copies, then in the view's strides where kernels can copy to them."""
+    packed = [t and t.like(strides=contiguous_strides(t.shape)) for t in types]
+    nodes = _emit(c, call, copying_form(call.func), packed)
+    return [
+        c.copy(node, type) if node and type and type.dtype in KERNEL_DTYPES and not may_overlap(type) else node
+        for node, type in zip(nodes, types, strict=True)
+    ]
+
+
+def may_overlap(type: TensorType) -> bool:
+    """Whether two elements may share an address; judged for static strides, others count as overlapping."""
+    if not type.is_static:
+        return not type.is_contiguous
+    reach = 0
+    for stride, size in sorted(zip(type.strides, type.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
+def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None]) -> list[Node | None]:
+    args, kwargs, keywords = split_arguments(c, call)
+    attrs: dict[str, Any] = {"target": target, "kwargs": kwargs, "keywords": keywords}
+    if has_effect(target):
+        attrs["effect"] = True
+    if isinstance(call.result, torch.Tensor):
+        return [c.builder.add("extern", args, types[0], **attrs)]
+    node = c.builder.add("extern", args, tuple(types), **attrs)
+    used = (t if id(fake) in c.needed else None for t, fake in zip(types, call.results, strict=True))
+    return [t and c.builder.add("getitem", (node, i), t) for i, t in enumerate(used)]
+
+
+def split_arguments(c: Converter, call: Call) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+    """Positional arguments with the Nodes of keyword arguments at their end, the other keywords, the Nodes' names."""
+    from .convert import tensors_in
+
+    args = tuple(map(c.value, call.args))
+    keywords = tuple(name for name, value in call.kwargs.items() if tensors_in(value))
+    kwargs = {name: c.value(value) for name, value in call.kwargs.items() if name not in keywords}
+    return args + tuple(c.value(call.kwargs[name]) for name in keywords), kwargs, keywords
+
+
+def is_view(func: Any) -> bool:
+    """Whether a result of the operator may share memory with an argument that it does not write."""
+    return any(result.alias_info is not None and not result.alias_info.is_write for result in func._schema.returns)
+
+
+def copying_form(func: Any) -> Any:
+    """`aten.diagonal_copy.default` for `aten.diagonal.default`. Raises LoweringError if there is none."""
+    name = func._schema.name.split("::")[1]
+    packet = getattr(torch.ops.aten, name + "_copy", None)
+    form = getattr(packet, func._overloadname, None) if packet is not None else None
+    if form is None:
+        raise LoweringError(f"the view {func} has no form that copies")
+    return form

@@ -1,0 +1,137 @@
+"""Rules for activation functions.
+
+Each is eager's own formula (aten/src/ATen/native/cpu/Activation.cpp), computed in float32 for half precision and
+rounded once, as eager does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.graph import Node
+from ..ir.types import dtype_kind
+from .errors import NotConvertible
+from .rules import rule
+
+
+def _activation(*names: str) -> Callable[[Callable[..., Node]], Callable[..., Node]]:
+    """Register a formula over a floating tensor: the operand arrives in float32 or wider, the result is rounded."""
+
+    def register(formula: Callable[..., Node]) -> Callable[..., Node]:
+        def convert(c: Any, x: Node, *args: Any, **kwargs: Any) -> Node:
+            if dtype_kind(x.tensor.dtype) != "f":
+                raise NotConvertible("an activation of integers")
+            return c.cast(formula(c, c.upcast(x), *args, **kwargs), c.out.dtype)
+
+        rule(*names)(convert)
+        return formula
+
+    return register
+
+
+@_activation("silu.default")
+def silu(c: Any, x: Node) -> Node:
+    return c.div(x, c.add(c.exp(c.neg(x)), 1))
+
+
+@_activation("gelu.default")
+def gelu(c: Any, x: Node, approximate: str = "none") -> Node:
+    if approximate == "tanh":
+        cubic = c.mul(c.add(x, c.mul(c.mul(c.mul(x, x), x), 0.044715)), math.sqrt(2 / math.pi))
+        return c.mul(c.mul(x, 0.5), c.add(c.tanh(cubic), 1))
+    return c.mul(c.mul(x, 0.5), c.add(c.erf(c.mul(x, math.sqrt(0.5))), 1))
+
+
+@_activation("leaky_relu.default")
+def leaky_relu(c: Any, x: Node, negative_slope: float = 0.01) -> Node:
+    return c.where(c.gt(x, 0), x, c.mul(x, negative_slope))
+
+
+@_activation("elu.default")
+def elu(c: Any, x: Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Node:
+    negative = c.mul(c.expm1(c.mul(x, input_scale)), alpha * scale)
+    return c.where(c.le(x, 0), negative, c.mul(x, scale))
+
+
+@_activation("softplus.default")
+def softplus(c: Any, x: Node, beta: float = 1, threshold: float = 20) -> Node:
+    scaled = c.mul(x, beta)
+    return c.where(c.gt(scaled, threshold), x, c.div(c.log1p(c.exp(scaled)), beta))
+
+
+@_activation("mish.default")
+def mish(c: Any, x: Node) -> Node:
+    return c.mul(x, c.tanh(c.log1p(c.exp(x))))
+
+
+@_activation("hardswish.default")
+def hardswish(c: Any, x: Node) -> Node:
+    return c.div(c.mul(x, _relu6(c, c.add(x, 3))), 6)
+
+
+@_activation("hardsigmoid.default")
+def hardsigmoid(c: Any, x: Node) -> Node:
+    return c.div(_relu6(c, c.add(x, 3)), 6)
+
+
+def _relu6(c: Any, x: Node) -> Node:
+    return c.minimum(c.maximum(x, 0), 6)
+
+
+@rule("hardtanh.default")
+def hardtanh(c: Any, x: Node, low: Any = -1, high: Any = 1) -> Node:
+    return c.minimum(c.maximum(x, low), high)
+
+
+@rule("relu6.default")
+def relu6(c: Any, x: Node) -> Node:
+    return _relu6(c, x)
+
+
+@rule("threshold.default")
+def threshold(c: Any, x: Node, limit: Any, value: Any) -> Node:
+    return c.where(c.le(x, limit), value, x)
+
+
+@_activation("hardshrink.default")
+def hardshrink(c: Any, x: Node, limit: float = 0.5) -> Node:
+    inside = c.logical_and(c.ge(x, -limit), c.le(x, limit))
+    return c.where(inside, 0, x)
+
+
+@_activation("softshrink.default")
+def softshrink(c: Any, x: Node, limit: float = 0.5) -> Node:
+    shrunk = c.where(c.gt(x, limit), c.sub(x, limit), c.where(c.lt(x, -limit), c.add(x, limit), c.mul(x, 0)))
+    return shrunk  # x * 0 keeps NaN
+
+
+@_activation("log_sigmoid_forward.default")
+def _log_sigmoid(c: Any, x: Node) -> Node:
+    return c.sub(c.minimum(x, 0), c.log1p(c.exp(c.neg(c.abs(x)))))
+
+
+@rule("log_sigmoid_forward.default")
+def log_sigmoid_forward(c: Any, x: Node) -> list[Node | None]:
+    return [c.cast(_log_sigmoid(c, c.upcast(x)), c.out.dtype), None]
+
+
+@_activation("logit.default")
+def logit(c: Any, x: Node, eps: float | None = None) -> Node:
+    if eps is not None:
+        x = c.minimum(c.maximum(x, eps), 1 - eps)
+    return c.log(c.div(x, c.sub(1, x)))
+
+
+@rule("_prelu_kernel.default")
+def prelu(c: Any, x: Node, weight: Node) -> Node:
+    return c.where(c.gt(x, 0), x, c.mul(x, weight))
+
+
+@rule("glu.default")
+def glu(c: Any, x: Node, dim: int = -1) -> Node:
+    dim %= x.tensor.rank
+    half = c.out.shape[dim]
+    a, b = (c.upcast(c.slice(x, dim, start, half)) for start in (0, half))
+    return c.cast(c.mul(a, c.sigmoid(b)), c.out.dtype)

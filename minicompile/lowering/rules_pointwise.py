@@ -1,0 +1,351 @@
+"""Rules for arithmetic, comparison, logic, casts: operators that are one row of the op table, or nearly.
+
+Type promotion is eager's: arithmetic computes in the dtype that the fake result has, comparison in the promoted dtype
+of its operands. Integer division by a tensor, which might hold zero, stays with ATen, which raises.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..ir.graph import Node
+from ..ir.types import dtype_kind
+from .emit import opmath
+from .errors import NotConvertible
+from .rules import rule
+
+
+def _register_unary() -> None:
+    names = (
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf "
+        "erfc sqrt rsqrt reciprocal neg abs relu bitwise_not"
+    )
+    for name in names.split():
+        rule(name)(_same_dtype_row(name))
+
+
+def _same_dtype_row(name: str) -> Any:
+    return lambda c, x: c.pointwise(name, c.cast(x, c.out.dtype))
+
+
+_register_unary()
+
+
+@rule("sign")
+def sign(c: Any, x: Node) -> Node:
+    return x if c.out.dtype is torch.bool else c.sign(x)
+
+
+def _register_rounding() -> None:
+    for name in ("floor", "ceil", "trunc"):
+        rule(name)(lambda c, x, name=name: c.pointwise(name, x) if dtype_kind(c.out.dtype) == "f" else x)
+
+
+_register_rounding()
+
+
+@rule("round.default")
+def round_half_even(c: Any, x: Node) -> Node:
+    return c.round(x) if dtype_kind(c.out.dtype) == "f" else x
+
+
+@rule("frac")
+def frac(c: Any, x: Node) -> Node:
+    return c.sub(x, c.trunc(x))
+
+
+def _register_special() -> None:
+    for name in ("isnan", "isinf"):
+        rule(name)(
+            lambda c, x, name=name: c.pointwise(name, x) if dtype_kind(x.tensor.dtype) == "f" else c.full(False, c.out)
+        )
+
+
+_register_special()
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def _scaled(c: Any, value: Any, alpha: Any) -> Any:
+    """`alpha * value`; bool with a factor is left to ATen."""
+    if alpha == 1:
+        return value
+    if c.out.dtype is torch.bool:
+        raise NotConvertible("alpha with bool")
+    return c.mul(value, alpha) if isinstance(value, Node) else value * alpha
+
+
+def _in_opmath(c: Any, function: Any, *args: Any) -> Node:
+    """Several steps that eager rounds once: in float32 for half precision, then back."""
+    dtype = c.out.dtype
+    return c.cast(function(*c.promote(opmath(dtype), *args)), dtype)
+
+
+@rule("add.Tensor", "add.Scalar")
+def add(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
+    if alpha == 1:
+        return c.add(*c.promote(c.out.dtype, x, y))
+    return _in_opmath(c, lambda a, b: c.add(a, _scaled(c, b, alpha)), x, y)
+
+
+@rule("sub.Tensor", "sub.Scalar")
+def sub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
+    return _in_opmath(c, lambda a, b: c.sub(a, _scaled(c, b, alpha)), x, y)
+
+
+@rule("rsub.Tensor", "rsub.Scalar")
+def rsub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
+    return _in_opmath(c, lambda a, b: c.sub(b, _scaled(c, a, alpha)), x, y)
+
+
+@rule("mul.Tensor", "mul.Scalar")
+def mul(c: Any, x: Any, y: Any) -> Node:
+    return c.mul(*c.promote(c.out.dtype, x, y))
+
+
+@rule("div.Tensor", "div.Scalar")
+def div(c: Any, x: Any, y: Any) -> Node:
+    return c.div(*c.promote(c.out.dtype, x, y))
+
+
+def _safe_divisor(c: Any, y: Any) -> None:
+    """Integers: only a constant divisor is known not to be 0; -1 overflows on the smallest integer."""
+    if dtype_kind(c.out.dtype) != "f" and (not isinstance(y, int) or y in (0, -1)):
+        raise NotConvertible("an integer division that may raise")
+
+
+@rule("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(c: Any, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
+    if rounding_mode is None:
+        return div(c, x, y)
+    _safe_divisor(c, y)
+    return c.pointwise("floor_divide" if rounding_mode == "floor" else "trunc_divide", *c.promote(c.out.dtype, x, y))
+
+
+@rule("floor_divide")
+def floor_divide(c: Any, x: Any, y: Any) -> Node:
+    return div_mode(c, x, y, "floor")
+
+
+def _modulo(name: str) -> Any:
+    def convert(c: Any, x: Any, y: Any) -> Node:
+        _safe_divisor(c, y)
+        return c.pointwise(name, *c.promote(c.out.dtype, x, y))
+
+    return convert
+
+
+rule("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")(_modulo("remainder"))
+rule("fmod.Tensor", "fmod.Scalar")(_modulo("fmod"))
+
+
+def _register_binary() -> None:
+    rows = {"maximum": "maximum", "minimum": "minimum", "atan2": "atan2", "copysign.Tensor": "copysign",
+            "copysign.Scalar": "copysign", "bitwise_and.Tensor": "bitwise_and", "bitwise_and.Scalar": "bitwise_and",
+            "bitwise_or.Tensor": "bitwise_or", "bitwise_or.Scalar": "bitwise_or",
+            "bitwise_xor.Tensor": "bitwise_xor", "bitwise_xor.Scalar": "bitwise_xor"}
+    for name, row in rows.items():
+        rule(name)(lambda c, x, y, row=row: c.pointwise(row, *c.promote(c.out.dtype, x, y)))
+
+
+_register_binary()
+
+
+# --- powers ---------------------------------------------------------------------------------------------------------
+
+
+@rule("pow.Tensor_Scalar")
+def power(c: Any, x: Node, exponent: Any) -> Node:
+    """Eager's own special cases (aten/src/ATen/native/cpu/PowKernel.cpp), then the general row."""
+    x = c.cast(x, c.out.dtype)
+    kind = dtype_kind(c.out.dtype)
+    if kind == "b" or not isinstance(exponent, (int, float)):
+        raise NotConvertible("pow of bool, or a symbolic exponent")
+    if exponent == 0:
+        return c.full(1, c.out)
+    if exponent == 1:
+        return x
+    if kind == "i" and exponent < 0:
+        raise NotConvertible("eager raises for negative integer powers")
+    return c.cast(_float_power(c, c.upcast(x), exponent), c.out.dtype)
+
+
+def _float_power(c: Any, x: Node, exponent: float) -> Node:
+    if exponent == 2:
+        return c.mul(x, x)
+    if exponent == 3:
+        return c.mul(c.mul(x, x), x)
+    if abs(exponent) == 0.5 and not _half_on_cpu(c):
+        return c.sqrt(x) if exponent > 0 else c.rsqrt(x)
+    if exponent == -1:
+        return c.reciprocal(x)
+    if exponent == -2:
+        return c.reciprocal(c.mul(x, x))
+    return c.pow(x, exponent)
+
+
+def _half_on_cpu(c: Any) -> bool:
+    """Where eager takes a real power for a square root: `(-inf) ** 0.5` is inf, not NaN, and `(-0.0) ** 0.5` is 0."""
+    return c.out.dtype is torch.float16 and c.out.device.type == "cpu"
+
+
+@rule("pow.Tensor_Tensor", "pow.Scalar")
+def power_of_tensors(c: Any, x: Any, y: Any) -> Node:
+    if dtype_kind(c.out.dtype) != "f":
+        raise NotConvertible("integer powers of tensors")
+    return c.pow(*c.promote(c.out.dtype, x, y))
+
+
+@rule("float_power.Tensor_Scalar")
+def float_power(c: Any, x: Node, exponent: Any) -> Node:
+    return c.pow(c.cast(x, torch.float64), exponent)
+
+
+# --- comparison, logic, selection -----------------------------------------------------------------------------------
+
+
+def _comparison(name: str) -> Any:
+    def convert(c: Any, x: Any, y: Any) -> Node:
+        return c.pointwise(name, *c.promote(_promoted(c), x, y))
+
+    return convert
+
+
+def _promoted(c: Any) -> torch.dtype:
+    """The dtype in which eager compares the current call's two operands."""
+    scalars = {torch.SymInt: 1, torch.SymFloat: 1.0}
+    return torch.result_type(*(scalars.get(type(value), value) for value in c.fakes[:2]))
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    rule(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_name))
+
+
+def _logic(name: str) -> Any:
+    def convert(c: Any, x: Node, y: Node) -> Node:
+        return c.pointwise(name, as_bool(c, x), as_bool(c, y))
+
+    return convert
+
+
+def as_bool(c: Any, x: Node) -> Node:
+    """Whether each element is non-zero (NaN is)."""
+    return x if x.tensor.dtype is torch.bool else c.ne(x, 0)
+
+
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    rule(f"{_name}.default")(_logic(_name))
+
+
+@rule("logical_not.default")
+def logical_not(c: Any, x: Node) -> Node:
+    return c.logical_not(x)
+
+
+@rule("where.self")
+def where(c: Any, condition: Node, x: Node, y: Node) -> Node:
+    return c.where(as_bool(c, condition), *c.promote(c.out.dtype, x, y))
+
+
+@rule("where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where_scalar(c: Any, condition: Node, x: Any, y: Any) -> Node:
+    x, y = (v if isinstance(v, Node) else c.full(v, c.out.like(shape=())) for v in (x, y))
+    return where(c, condition, x, y)
+
+
+@rule("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(c: Any, x: Node, mask: Node, value: Any) -> Node:
+    if isinstance(value, Node):
+        value = c.cast(value, c.out.dtype)
+    return c.where(mask, value, x)
+
+
+@rule("clamp.default", "clamp.Tensor")
+def clamp(c: Any, x: Node, low: Any = None, high: Any = None, min: Any = None, max: Any = None) -> Node:
+    """NaN in any operand wins; where the bounds cross, the upper one wins."""
+    low, high = (min if low is None else low), (max if high is None else high)
+    x, low, high = c.promote(c.out.dtype, x, low, high)
+    x = x if low is None else c.maximum(x, low)
+    return x if high is None else c.minimum(x, high)
+
+
+@rule("clamp_min.default", "clamp_min.Tensor")
+def clamp_min(c: Any, x: Node, low: Any) -> Node:
+    return clamp(c, x, low, None)
+
+
+@rule("clamp_max.default", "clamp_max.Tensor")
+def clamp_max(c: Any, x: Node, high: Any) -> Node:
+    return clamp(c, x, None, high)
+
+
+# --- casts and copies -----------------------------------------------------------------------------------------------
+
+
+@rule("_to_copy", "prims::convert_element_type")
+def to_copy(c: Any, x: Node, *_: Any, **__: Any) -> Node:
+    return c.cast(x, c.out.dtype)
+
+
+@rule("clone", "contiguous", "detach", "alias", "lift_fresh", "lift_fresh_copy", "lift", "positive")
+def same_value(c: Any, x: Node, **_: Any) -> Node:
+    return x
+
+
+@rule("copy.default")
+def copy(c: Any, target: Node, source: Node, non_blocking: bool = False) -> Node:
+    return c.expand(c.cast(source, c.out.dtype), c.out.shape)
+
+
+# --- short compounds ------------------------------------------------------------------------------------------------
+
+
+@rule("addcmul.default")
+def addcmul(c: Any, x: Node, a: Node, b: Node, value: Any = 1) -> Node:
+    return _in_opmath(c, lambda x, a, b: c.add(x, c.mul(_scaled(c, a, value), b)), x, a, b)
+
+
+@rule("addcdiv.default")
+def addcdiv(c: Any, x: Node, a: Node, b: Node, value: Any = 1) -> Node:
+    if dtype_kind(c.out.dtype) != "f":
+        raise NotConvertible("eager refuses integer addcdiv")
+    return _in_opmath(c, lambda x, a, b: c.add(x, c.div(_scaled(c, a, value), b)), x, a, b)
+
+
+@rule("lerp.Scalar")
+def lerp(c: Any, start: Node, end: Node, weight: Any) -> Node:
+    if not isinstance(weight, (int, float)):
+        raise NotConvertible("a symbolic weight")
+
+    def formula(a: Node, b: Node) -> Node:
+        difference = c.sub(b, a)
+        if abs(weight) < 0.5:
+            return c.add(a, c.mul(difference, weight))
+        return c.sub(b, c.mul(difference, 1 - weight))
+
+    return _in_opmath(c, formula, start, end)
+
+
+@rule("lerp.Tensor")
+def lerp_tensor(c: Any, start: Node, end: Node, weight: Node) -> Node:
+    def formula(a: Node, b: Node, w: Node) -> Node:
+        difference = c.sub(b, a)
+        near_start = c.add(a, c.mul(difference, w))
+        near_end = c.sub(b, c.mul(difference, c.sub(1, w)))
+        return c.where(c.lt(c.abs(w), 0.5), near_start, near_end)
+
+    return _in_opmath(c, formula, start, end, weight)
+
+
+@rule("deg2rad.default")
+def deg2rad(c: Any, x: Node) -> Node:
+    return c.mul(c.cast(x, c.out.dtype), math.pi / 180)
+
+
+@rule("rad2deg.default")
+def rad2deg(c: Any, x: Node) -> Node:
+    return c.mul(c.cast(x, c.out.dtype), 180 / math.pi)

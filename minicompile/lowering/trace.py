@@ -1,0 +1,334 @@
+"""Functional tracing: a torch-level FX graph becomes a flat list of functional ATen calls.
+
+In: a `torch.fx.GraphModule` (torch-level or ATen-level) and its example inputs.
+Out: a `Trace`: the recorded calls on fake tensors, what the outputs are, and which inputs were mutated to what.
+
+The FX graph is run once on functional wrappers around fake tensors. PyTorch's functionalization turns every view and
+every mutation into pure calls below the wrappers, where `_Recorder` listens. A mutated input shows itself afterwards:
+its wrapper holds another value than the one it was made with. A result that shares memory with an input, or with
+another result, shows itself by the storage of its wrapper.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..ir.graph import Origin
+from .errors import LoweringError
+from .origins import origin_of
+
+
+@dataclass
+class Call:
+    """One recorded ATen call: `func(*args, **kwargs)` gave `result`; tensors in all three are fake tensors."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    origin: Origin | None
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+
+
+@dataclass
+class InputAlias:
+    """A result that is a view of an input, or (`whole`) the very input."""
+
+    input: int
+    value: torch.Tensor
+    offset: Any
+    whole: bool
+
+
+@dataclass
+class SharedValue:
+    """A result whose memory other results share. `key` is equal for results that are one tensor object."""
+
+    base: torch.Tensor
+    value: torch.Tensor
+    key: int
+
+
+@dataclass
+class Trace:
+    """What one functional run saw.
+
+    Attributes:
+        inputs: per placeholder, a fake tensor, a SymInt or an int.
+        calls: in program order.
+        outputs: per result: a fake tensor (memory of its own), InputAlias, SharedValue, SymInt, scalar or None.
+        writes: (input index, the fake tensor it holds at the end), for each mutated input.
+        constants: id of fake tensor → the real tensor it stands for.
+        alive: whatever must not die while ids are in use.
+    """
+
+    inputs: list[Any]
+    calls: list[Call] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    writes: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    constants: dict[int, torch.Tensor] = field(default_factory=dict)
+    alive: list[Any] = field(default_factory=list)
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes every call that returns a tensor."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+        self.origin: Origin | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if isinstance(result, (torch.Tensor, tuple, list)):
+            self.trace.calls.append(Call(func, args, kwargs, result, self.origin))
+        return result
+
+
+def fake_mode_of(example_inputs: Any) -> Any:
+    """The FakeTensorMode that the inputs were made in, or a new one."""
+    from torch._guards import detect_fake_mode
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return detect_fake_mode(example_inputs) or FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def fake_inputs(example_inputs: Any, mode: Any) -> list[Any]:
+    """Fake tensors, SymInts and ints, one per example input.
+
+    Raises LoweringError for a float, a sparse tensor and whatever else a placeholder cannot be here.
+    """
+    return [_fake_input(value, mode) for value in example_inputs]
+
+
+def _fake_input(value: Any, mode: Any) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
+            raise LoweringError(f"an input is a {value.layout} tensor of {value.dtype} with lazy bits or no strides")
+        return value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
+    if isinstance(value, torch.SymInt) or type(value) is int:
+        return value
+    raise LoweringError(f"a graph input of type {type(value).__name__}; only tensors and sizes can enter a graph")
+
+
+def trace(gm: torch.fx.GraphModule, example_inputs: Any) -> Trace:
+    """Run `gm` functionally on the fake tensors of `example_inputs` (see the module's docstring).
+
+    Raises:
+        LoweringError: an input's metadata was changed in place, an output views an input in another dtype, a constant
+            was mutated, or the graph holds a node kind that has no functional run (submodule calls).
+    """
+    mode = fake_mode_of(example_inputs)
+    result = Trace(fake_inputs(example_inputs, mode))
+    wrappers = [_functional(value) for value in result.inputs]
+    constants = _wrap_constants(gm, result, mode)
+    recorder = _Recorder(result)
+    dynamic = any(_is_dynamic(value) for value in result.inputs)
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(mode)
+        stack.enter_context(recorder)
+        if dynamic:
+            stack.enter_context(_python_dispatcher())
+        torch._enable_functionalization(reapply_views=True)
+        stack.callback(torch._disable_functionalization)
+        outputs = _interpret_or_refuse(gm, wrappers, constants, recorder)
+        _sync([*wrappers, *constants.values(), *outputs])
+    _read_back(result, wrappers, constants, outputs)
+    return result
+
+
+def _python_dispatcher() -> Any:
+    from torch._dispatch.python import enable_python_dispatcher
+
+    return enable_python_dispatcher()
+
+
+def _is_dynamic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(size, torch.SymInt) for size in value.shape)
+    return isinstance(value, torch.SymInt)
+
+
+def _functional(value: Any) -> Any:
+    return torch._to_functional_tensor(value) if isinstance(value, torch.Tensor) else value
+
+
+def _wrap_constants(gm: torch.fx.GraphModule, result: Trace, mode: Any) -> dict[str, Any]:
+    """The tensors that the graph reads as attributes, as functional wrappers (made before functionalization is on)."""
+    wrapped = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr" and node.target not in wrapped:
+            value = _attribute(gm, node.target)
+            if isinstance(value, torch.Tensor):
+                fake = mode.from_tensor(value, static_shapes=True)
+                result.constants[id(fake)] = value
+                result.alive.append(fake)
+                value = _functional(fake)
+            wrapped[node.target] = value
+    return wrapped
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _interpret(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
+    """Walk the FX graph once; returns the flat list of its results."""
+    env: dict[Any, Any] = {}
+    placeholders = iter(inputs)
+    for node in gm.graph.nodes:
+        recorder.origin = origin_of(node)
+        if node.op == "placeholder":
+            env[node] = next(placeholders)
+        elif node.op == "get_attr":
+            env[node] = constants[node.target]
+        elif node.op == "output":
+            result = _fill(node.args[0], env)
+            return list(result) if isinstance(result, (tuple, list)) else [result]
+        else:
+            env[node] = _evaluate(node, _fill(node.args, env), _fill(node.kwargs, env))
+    raise LoweringError("the FX graph has no output node")
+
+
+def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
+    """`_interpret`, where torch's ways of saying that a value cannot be known while tracing are LoweringErrors."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    try:
+        outputs = _interpret(gm, inputs, constants, recorder)
+    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+        raise LoweringError(f"{recorder.origin or 'an operator'} needs the values of a tensor: {error}") from error
+    if any(isinstance(out, (tuple, list, dict)) for out in outputs):
+        raise LoweringError("an output of the FX graph is a container; outputs are a flat tuple")
+    return outputs
+
+
+def _evaluate(node: Any, args: Any, kwargs: Any) -> Any:
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    if node.op != "call_function":
+        raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
+    # Only torch's Python decomposition of batch norm says that the running statistics are written; ATen's schema
+    # does not. It is slower to dispatch, so it is on only where it matters.
+    with _python_dispatcher() if _is_batch_norm(node.target) else nullcontext():
+        return node.target(*args, **kwargs)
+
+
+def _is_batch_norm(target: Any) -> bool:
+    name = getattr(target, "__name__", str(target))
+    return "batch_norm" in name or "instance_norm" in name
+
+
+def _fill(value: Any, env: dict[Any, Any]) -> Any:
+    """FX arguments with the nodes replaced by their values."""
+    if isinstance(value, torch.fx.Node):
+        return env[value]
+    if isinstance(value, (tuple, list)):
+        items = [_fill(item, env) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {key: _fill(item, env) for key, item in value.items()}
+    if isinstance(value, slice):
+        return slice(_fill(value.start, env), _fill(value.stop, env), _fill(value.step, env))
+    return value
+
+
+def _is_functional(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
+
+
+def _sync(values: list[Any]) -> None:
+    """Bring every wrapper's value up to date with the mutations of its base."""
+    for value in values:
+        if _is_functional(value):
+            torch._sync(value)
+
+
+def _read_back(result: Trace, wrappers: list[Any], constants: dict[str, Any], outputs: list[Any]) -> None:
+    for name, wrapper in constants.items():
+        if _is_functional(wrapper) and id(torch._from_functional_tensor(wrapper)) not in result.constants:
+            raise LoweringError(f"the constant {name} of the graph is mutated")
+    for index, (wrapper, value) in enumerate(zip(wrappers, result.inputs, strict=True)):
+        if _is_functional(wrapper):
+            _read_input(result, index, wrapper, value)
+    result.outputs = _read_outputs(result, wrappers, outputs)
+    result.alive += [wrappers, constants, outputs]
+
+
+def _read_input(result: Trace, index: int, wrapper: Any, value: torch.Tensor) -> None:
+    if wrapper.shape != value.shape or wrapper.stride() != value.stride():
+        raise LoweringError(f"input {index} has its shape or strides changed in place")
+    final = torch._from_functional_tensor(wrapper)
+    if final is not value:
+        result.writes.append((index, final))
+
+
+def _storage(value: torch.Tensor) -> int:
+    return value.untyped_storage()._cdata
+
+
+def _read_outputs(result: Trace, wrappers: list[Any], outputs: list[Any]) -> list[Any]:
+    """Sort the results into values of their own, views of inputs, and values that share memory."""
+    inputs = {_storage(w): i for i, w in reversed(list(enumerate(wrappers))) if _is_functional(w)}
+    constants = {id(value): key for key, value in result.constants.items()}
+    count: dict[int, int] = {}
+    for out in outputs:
+        if _is_functional(out):
+            count[_storage(out)] = count.get(_storage(out), 0) + 1
+
+    def one(out: Any) -> Any:
+        if not isinstance(out, torch.Tensor):
+            return out
+        if not torch._is_functional_tensor(out):
+            return _constant_output(result, out, constants)
+        value = torch._from_functional_tensor(out)
+        index = inputs.get(_storage(out))
+        if index is not None:
+            return _alias(index, wrappers, out, value)
+        return value if count[_storage(out)] == 1 else _shared(result, out, value)
+
+    return [one(out) for out in outputs]
+
+
+def _constant_output(result: Trace, out: torch.Tensor, constants: dict[int, int]) -> torch.Tensor:
+    if id(out) not in constants:
+        result.constants[id(out)] = out
+        result.alive.append(out)
+    return out
+
+
+def _alias(index: int, wrappers: list[Any], out: torch.Tensor, value: torch.Tensor) -> InputAlias:
+    whole = next((i for i, wrapper in enumerate(wrappers) if wrapper is out), None)
+    if whole is not None:
+        return InputAlias(whole, value, 0, True)
+    source = wrappers[index]
+    if out.dtype != source.dtype or out.is_conj() or out.is_neg():
+        raise LoweringError(f"an output is a view of input {index} with another dtype or lazy bits")
+    return InputAlias(index, value, out.storage_offset() - source.storage_offset(), False)
+
+
+def _shared(result: Trace, out: torch.Tensor, value: torch.Tensor) -> Any:
+    """The result as a view of the first recorded tensor in its storage; alone if that cannot be told."""
+    storage = _storage(value)
+    for call in result.calls:
+        for candidate in call.results:
+            if isinstance(candidate, torch.Tensor) and _storage(candidate) == storage:
+                if candidate.dtype != value.dtype:
+                    raise LoweringError("two outputs share memory in different dtypes")
+                return SharedValue(candidate, value, id(out))
+    raise LoweringError("two outputs share memory that no recorded call made")

@@ -1,0 +1,104 @@
+"""Turn the text of a C++ translation unit into a shared object on disk.
+
+In: source that needs no headers of torch or Python. Out: the path of a library in the disk cache, named by a hash of
+all that decides its content: source, flags, compiler, processor, OpenMP runtime. A source that was built before, by
+whatever process, costs one hash and one look at the file. The source lies beside the library under the same name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+from minicompile.errors import CompileError, CompilerMissing
+from minicompile.runtime import cache, cpu, openmp
+from minicompile.runtime.compiler import CANDIDATES, CompilerInfo, compiler
+from minicompile.runtime.cpu import simd_name
+
+__all__ = ["CompilerInfo", "build_shared_object", "compiler", "simd_name"]
+
+log = logging.getLogger("minicompile.cache")
+
+# What a compiler or the system says when the folder is at fault, not the source.
+_FOLDER_AT_FAULT = ("No space left on device", "Read-only file system", "Disk quota exceeded", "Permission denied")
+
+
+def build_shared_object(source: str) -> Path:
+    """Build `source`, or find it built. Raises CompilerMissing, or CompileError with what the compiler said."""
+    found = compiler()
+    if found is None:
+        raise CompilerMissing(missing_message())
+    libraries = [str(path) for path in [openmp.torch_runtime()] if path is not None]
+    command = [*found.command, *found.flags()]
+    key = _key(source, found, [*command, *libraries])
+    library = cache.cache_dir() / f"{key}.so"
+    if is_whole_library(library):
+        return library
+    try:
+        return _build(library, source, command, libraries)
+    except OSError as problem:
+        return _build(cache.use_temporary(problem) / library.name, source, command, libraries)
+
+
+def missing_message() -> str:
+    """One sentence that says what was looked for and what to install."""
+    cxx = os.environ.get("CXX", "")
+    if cxx.strip():
+        return f"No C++ compiler: $CXX is {cxx!r}, which does not exist."
+    return (
+        f"No C++ compiler: none of {', '.join(CANDIDATES)} is on the PATH. "
+        "Install one (Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++)."
+    )
+
+
+def is_whole_library(path: Path) -> bool:
+    """Whether `path` is an ELF file that is as long as its own header says (a crash or a full disk may cut one off)."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(64)
+            size = os.fstat(file.fileno()).st_size
+    except OSError:
+        return False
+    if len(header) < 64 or header[:5] != b"\x7fELF\x02":
+        return False
+    sections_at, entry_size, entries = (*struct.unpack_from("<Q", header, 40), *struct.unpack_from("<HH", header, 58))
+    return size >= sections_at + entry_size * entries  # the table of sections stands last
+
+
+def _key(source: str, found: CompilerInfo, command: list[str]) -> str:
+    parts = [source, found.identity(), *command, cpu.fingerprint()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
+def _build(library: Path, source: str, command: list[str], libraries: list[str]) -> Path:
+    """Compile into a scratch file and rename it. OSError when the folder can't take the files."""
+    text = cache.write_atomically(library.with_suffix(".cpp"), source.encode())
+    scratch = cache.scratch_path(library)
+    # -x none: what follows the source is a library. As needed: only the one OpenMP runtime, no libstdc++.
+    full = [*command, str(text), "-x", "none", "-Wl,--as-needed", *libraries, "-o", str(scratch)]
+    start = time.perf_counter()
+    try:
+        run = subprocess.run(full, capture_output=True, text=True, errors="replace", env=_environment())
+        if run.returncode != 0:
+            _raise_failure(text, run.stderr or run.stdout)
+        os.replace(scratch, library)
+    finally:
+        scratch.unlink(missing_ok=True)
+    log.debug("built %s in %.2f s", library, time.perf_counter() - start)
+    return library
+
+
+def _environment() -> dict[str, str]:
+    """The compiler's messages in English, since _raise_failure reads them."""
+    return {**os.environ, "LC_ALL": "C"}
+
+
+def _raise_failure(source: Path, output: str) -> None:
+    if any(sentence in output for sentence in _FOLDER_AT_FAULT):
+        raise OSError(output.strip().splitlines()[-1])
+    raise CompileError(source, output)

@@ -1,0 +1,46 @@
+"""What this processor can do, read from the kernel's own list of its features.
+
+Out: the SIMD level that the C++ compiler will target with -march=native, and a fingerprint that keeps a cache folder on
+a shared disk from handing one machine's instructions to another.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+
+_LEVELS = (  # the first whose features are all there is the one that the compiler vectorises for
+    ("avx512", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
+    ("avx2", {"avx2", "fma"}),
+    ("avx", {"avx"}),
+    ("sse2", {"sse2"}),
+    ("sve", {"sve"}),
+    ("neon", {"asimd"}),
+)
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """The feature names of the first processor in /proc/cpuinfo ("flags" on x86, "Features" on ARM)."""
+    try:
+        with open("/proc/cpuinfo") as cpuinfo:
+            for line in cpuinfo:  # stops at the first processor: there may be hundreds
+                if line.startswith(("flags", "Features")):
+                    return frozenset(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return frozenset()
+
+
+@functools.cache
+def simd_name() -> str:
+    """ "avx512", "avx2", "avx", "sse2", "sve", "neon", or "scalar" where none is known."""
+    return next((name for name, needed in _LEVELS if needed <= features()), "scalar")
+
+
+@functools.cache
+def fingerprint() -> str:
+    """A short hash of the architecture and its features."""
+    text = " ".join([platform.machine(), *sorted(features())])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

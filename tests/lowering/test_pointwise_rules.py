@@ -1,0 +1,248 @@
+"""Pointwise and activation rules against eager: every function over its dtypes and over special values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from minicompile.ir import reference
+
+from ..support import assert_as_accurate
+from .support import externs, lowered
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+SPECIAL = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 0.5, 2.5, -2.5, 1e-3, 30.0]
+
+
+def values(dtype: torch.dtype) -> torch.Tensor:
+    """Three rows: special values and random ones; small integers for the other dtypes."""
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_floating_point:
+        rows = torch.cat([torch.tensor(SPECIAL), torch.randn(2 * len(SPECIAL), generator=generator) * 3])
+        return rows.reshape(3, -1).to(dtype)
+    if dtype is torch.bool:
+        return torch.rand(3, 4, generator=generator) > 0.5
+    low = 0 if dtype is torch.uint8 else -6
+    return torch.randint(low, 7, (3, 4), generator=generator, dtype=torch.int64).to(dtype)
+
+
+UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf
+isnan log log10 log1p log2 logical_not neg positive rad2deg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt
+square tan tanh trunc zeros_like ones_like clone""".split()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", UNARY)
+def test_unary_of_floats(kernel_only, name, dtype):
+    kernel_only(lambda x: getattr(torch, name)(x), values(dtype))
+
+
+NOT_FOR_INTS = {"frac"}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8])
+@pytest.mark.parametrize("name", [n for n in UNARY if n not in NOT_FOR_INTS])
+def test_unary_of_ints(kernel_only, name, dtype):
+    kernel_only(lambda x: getattr(torch, name)(x), values(dtype))
+
+
+@pytest.mark.parametrize("name", ["logical_not", "exp", "sin", "sqrt", "isnan", "isfinite", "bitwise_not", "sigmoid"])
+def test_unary_of_bools(kernel_only, name):
+    kernel_only(lambda x: getattr(torch, name)(x), values(torch.bool))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: F.gelu(x.clamp(max=100)),  # eager's vectorised erf makes NaN of +inf, kernels do not
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "mish": F.mish,
+    "elu": lambda x: F.elu(x, 1.5),
+    "selu": F.selu,
+    "celu": lambda x: F.celu(x, 0.7),
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
+    "softplus": F.softplus,
+    "softplus_beta": lambda x: F.softplus(x, 2.0, 5.0),
+    "softsign": F.softsign,
+    "tanhshrink": F.tanhshrink,
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 0.7),
+    "relu6": F.relu6,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "threshold": lambda x: F.threshold(x, 0.1, 20.0),
+    "logsigmoid": F.logsigmoid,
+    "glu": lambda x: F.glu(x, -1),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(kernel_only, name, dtype):
+    kernel_only(ACTIVATIONS[name], values(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_logit(dtype):
+    """Eager rounds inside the operator for half precision; the IR computes in float32, so float64 is the judge."""
+    x = values(dtype)[1:]
+    graph = lowered(lambda x: torch.logit(x, eps=1e-3), x)
+    assert externs(graph) == []
+    (actual,), eager = reference.run(graph, x), torch.logit(x, eps=1e-3)
+    assert_as_accurate(actual, eager, torch.logit(x.double(), eps=1e-3))
+
+
+def test_prelu(kernel_only):
+    kernel_only(F.prelu, torch.randn(2, 3, 4), torch.rand(3))
+
+
+BINARY = {
+    "add": lambda x, y: x + y,
+    "add_alpha": lambda x, y: torch.add(x, y, alpha=2),
+    "sub": lambda x, y: x - y,
+    "sub_alpha": lambda x, y: torch.sub(x, y, alpha=3),
+    "rsub": lambda x, y: torch.rsub(x, y),
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+    "atan2": torch.atan2,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "where": lambda x, y: torch.where(x > y, x, y),
+    "clamp": lambda x, y: torch.clamp(x, y, y + 1),
+}
+FLOAT_BINARY = {
+    "floor_divide": torch.floor_divide,
+    "div_floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "div_trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+    "copysign": torch.copysign,
+    "pow": torch.pow,
+    "lerp": lambda x, y: torch.lerp(x, y, 0.3),
+    "lerp_far": lambda x, y: torch.lerp(x, y, 0.8),
+    "lerp_tensor": lambda x, y: torch.lerp(x, y, y),
+    "addcmul": lambda x, y: torch.addcmul(x, y, y, value=0.5),
+    "addcdiv": lambda x, y: torch.addcdiv(x, x, y, value=0.5),
+    "hypot": torch.hypot,
+    "xlogy": torch.xlogy,
+    "logaddexp": torch.logaddexp,
+}
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int8, torch.uint8])
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(kernel_only, name, dtype):
+    x = values(dtype)
+    kernel_only(BINARY[name], x, x.flip(0, 1).contiguous())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", FLOAT_BINARY)
+def test_binary_of_floats(check, name, dtype):
+    x = values(dtype)
+    check(FLOAT_BINARY[name], x, x.flip(0, 1).contiguous())
+
+
+MIXED = [
+    (torch.float32, torch.int64), (torch.bfloat16, torch.float32), (torch.float16, torch.bfloat16),
+    (torch.int8, torch.uint8), (torch.bool, torch.int32), (torch.bool, torch.float16), (torch.int64, torch.float64),
+]
+
+
+@pytest.mark.parametrize("left,right", MIXED)
+@pytest.mark.parametrize("name", [n for n in BINARY if n not in ("clamp", "sub", "sub_alpha", "rsub", "add_alpha")])
+def test_type_promotion_of_tensors(kernel_only, name, left, right):
+    kernel_only(BINARY[name], values(left)[:, :4].contiguous(), values(right)[:, :4].contiguous())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8, torch.bool])
+@pytest.mark.parametrize("scalar", [2, 0.5, True])
+@pytest.mark.parametrize("name", ["add", "mul", "div", "eq", "lt", "ge"])
+def test_type_promotion_of_scalars(kernel_only, name, scalar, dtype):
+    kernel_only(lambda x: BINARY[name](x, scalar), values(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("zero_dim", [torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize("name", ["add", "mul", "div", "lt", "maximum"])
+def test_type_promotion_of_zero_dim_tensors(kernel_only, name, zero_dim, dtype):
+    kernel_only(BINARY[name], values(dtype), torch.tensor(2, dtype=torch.int64).to(zero_dim))
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, -2, 2.5, 7])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_pow_scalar(kernel_only, dtype, exponent):
+    kernel_only(lambda x: x**exponent, values(dtype))
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8])
+def test_pow_of_ints(kernel_only, dtype, exponent):
+    kernel_only(lambda x: x**exponent, values(dtype))
+
+
+def test_scalar_to_the_power_of_a_tensor(kernel_only):
+    kernel_only(lambda x: 2.0**x, values(torch.float32))
+
+
+@pytest.mark.parametrize("divisor", [2, 3, -3])
+@pytest.mark.parametrize("op", [
+    lambda x, d: x // d, lambda x, d: x % d, lambda x, d: torch.fmod(x, d),
+    lambda x, d: torch.div(x, d, rounding_mode="trunc"),
+], ids=["floor", "remainder", "fmod", "trunc"])
+def test_integer_division_by_a_constant(kernel_only, op, divisor):
+    kernel_only(lambda x: op(x, divisor), values(torch.int64))
+
+
+def test_integer_division_by_a_tensor_stays_extern(check):
+    graph = check(lambda x, y: x // y, values(torch.int64), values(torch.int64).abs() + 1)
+    assert [node.op for node in graph.nodes] == ["extern"]
+
+
+def test_integer_division_by_zero_raises_as_eager():
+    graph = lowered(lambda x, y: x // y, torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.int64))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        reference.run(graph, torch.ones(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("low,high", [(None, 1), (-1, None), (-0.5, 1.5), (2, -2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_clamp(kernel_only, dtype, low, high):
+    kernel_only(lambda x: torch.clamp(x, low, high), values(dtype))
+
+
+@pytest.mark.parametrize("target", [*FLOATS, *INTS, torch.bool])
+@pytest.mark.parametrize("source", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_casts(kernel_only, source, target):
+    x = values(source)
+    finite = torch.nan_to_num(x, 0, 3, -3).abs() if source.is_floating_point else x
+    kernel_only(lambda x: x.to(target), finite)
+
+
+def test_masked_fill(kernel_only):
+    kernel_only(lambda x, m: x.masked_fill(m, float("-inf")), torch.randn(3, 4), torch.rand(4) > 0.5)
+
+
+def test_bitwise(kernel_only):
+    x = values(torch.int32)
+    kernel_only(lambda x, y: ((x & y) | 3) ^ ~y, x, x.flip(0).contiguous())
+
+
+def test_complex_stays_extern(check):
+    graph = check(lambda x: (x * 2j).abs(), torch.randn(3, 4))
+    assert all(node.op in ("extern", "getitem", "cast") for node in graph.nodes)
+
+
+def test_a_scalar_that_does_not_fit_is_left_to_eager(check):
+    check(lambda x: x < 300, values(torch.uint8))
