@@ -2,13 +2,14 @@
 
 In: a Python function or module that computes with torch. Out: the same, compiled: `minicompile.compile(fn)`.
 
-Names are loaded when first used, so that importing the package costs nothing that a program does not need.
+All but `config` are loaded when first used, so that importing the package costs nothing that a program does not need.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .config import config  # bound here, before anything else can: a submodule's import binds its name in the package
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         stats,
     )
     from .backends import list_backends, register_backend
-    from .config import config
     from .inspect.compare import compare
     from .inspect.explain import explain
     from .logs import set_logs
@@ -47,7 +47,6 @@ _HOMES = {
         "api",
     ),
     **dict.fromkeys(("list_backends", "register_backend"), "backends"),
-    "config": "config",
     "compare": "inspect.compare",
     "explain": "inspect.explain",
     "set_logs": "logs",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .examples.programs import PROGRAMS, Program
-from .inspect.timing import Timing, format_seconds, interleaved
+from .inspect.compare import Comparison, compare, seconds
+from .inspect.timing import format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """What was seen of one program. `first` holds seconds, by compiler; `times` the steady state; `error` the largest
-    absolute difference from eager."""
+    """What was seen of one program."""
 
     program: Program
-    explanation: Explanation
-    first: dict[str, float]
-    times: dict[str, Timing]
-    error: float
+    comparison: Comparison
+
+    @property
+    def explanation(self) -> Explanation:
+        return self.comparison.explanation
 
 
 def run_demo(device: str, out: str, *, inductor: bool, only: str = "") -> int:
@@ -60,10 +60,10 @@ def run_demo(device: str, out: str, *, inductor: bool, only: str = "") -> int:
         progress.update(task, advance=1)
     console.print(_table(rows, device, inductor))
     _print_breaks(console, rows)
-    once = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in warm_up.items())
+    once = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in warm_up.items())
     console.print(f"First compilation of the process, before the table (imports and set-up): {once}.")
     console.print(f"Every stage of every graph is in {out}/.")
-    return int(any(row.error > 1e-3 for row in rows))
+    return int(any(row.comparison.errors["minicompile"] > 1e-3 for row in rows))
 
 
 def _compilers(inductor: bool) -> dict[str, Callable[..., Any]]:
@@ -76,17 +76,9 @@ def _warm_up(device: str, inductor: bool) -> dict[str, float]:
     """Compile something trivial with each, so that the table's first calls do not contain one-off imports."""
     x = torch.ones(64, device=device)
     return {
-        name: _seconds(lambda compiler=compiler: compiler(lambda t: torch.sigmoid(t))(x))
+        name: seconds(lambda compiler=compiler: compiler(lambda t: torch.sigmoid(t))(x))
         for name, compiler in _compilers(inductor).items()
     }
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 @contextlib.contextmanager
@@ -98,35 +90,29 @@ def _quiet() -> Iterator[None]:
 
 @torch.no_grad()
 def _measure(program: Program, device: str, inductor: bool) -> Row:
-    from .inspect.explain import explain
-
     fn, args = program.make(device)
-    calls = {"eager": fn, **{name: compiler(fn) for name, compiler in _compilers(inductor).items()}}
     with _quiet():
-        expected = fn(*args)
-        first = {name: _seconds(lambda call=call: call(*args)) for name, call in calls.items() if name != "eager"}
-        error = (calls["minicompile"](*args) - expected).abs().max().item()
-        explanation = explain(calls["minicompile"])(*args)
-        times = interleaved({name: lambda call=call: call(*args) for name, call in calls.items()}, rounds=9)
-    return Row(program, explanation, first, times, error)
+        return Row(program, compare(fn, *args, inductor=inductor))
 
 
 def _table(rows: list[Row], device: str, inductor: bool) -> Table:
     from rich.table import Table
 
-    threads = f", {torch.get_num_threads()} threads" if device == "cpu" else f", {torch.cuda.get_device_name()}"
-    table = Table(title=f"minicompile demo on {device}{threads}, float32, torch {torch.__version__}", title_justify="left")
+    where = f"{torch.get_num_threads()} threads" if device == "cpu" else torch.cuda.get_device_name()
+    title = f"minicompile demo on {device} ({where}), float32, torch {torch.__version__}"
+    table = Table(title=title, title_justify="left")
     columns = ["program", "graphs", "breaks", "kernels", "first call", "eager", "minicompile"]
     if inductor:
         columns += ["torch.compile", "its first call"]
     for column in [*columns, "max error"]:
         table.add_column(column, justify="left" if column == "program" else "right")
     for row in rows:
-        cells = [row.program.name, *map(str, _counts(row.explanation)), format_seconds(row.first["minicompile"])]
-        cells += [_steady(row, name) for name in row.times]
+        cells = [row.program.name, *map(str, _counts(row.explanation))]
+        cells.append(format_seconds(row.comparison.first["minicompile"]))
+        cells += [_steady(row, name) for name in row.comparison.times]
         if inductor:
-            cells.append(format_seconds(row.first["torch.compile"]))
-        table.add_row(*cells, f"{row.error:.1e}")
+            cells.append(format_seconds(row.comparison.first["torch.compile"]))
+        table.add_row(*cells, f"{row.comparison.errors['minicompile']:.1e}")
     return table
 
 
@@ -136,10 +122,8 @@ def _counts(explanation: Explanation) -> tuple[int, int, int]:
 
 def _steady(row: Row, name: str) -> str:
     """Median with spread, and the ratio to eager: absolute times mean little on a shared machine."""
-    timing = row.times[name]
-    if name == "eager":
-        return str(timing)
-    return f"{timing} ({row.times['eager'].median / timing.median:.2f}x)"
+    timing = row.comparison.times[name]
+    return str(timing) if name == "eager" else f"{timing} ({row.comparison.ratio(name):.2f}x)"
 
 
 def _print_breaks(console: Any, rows: list[Row]) -> None:
@@ -158,10 +142,10 @@ def write_stages(explanation: Explanation, folder: Path) -> None:
 
 
 def _write_graph(graph: Any, folder: Path, stem: str) -> None:
-    from .ir.dot import fx_to_dot, render_dot
+    from .ir.dot import fx_to_dot, render
 
     (folder / f"{stem}_1_fx.py").write_text(graph.gm.print_readable(print_output=False))
-    render_dot(fx_to_dot(graph.gm), str(folder / f"{stem}_1_fx.svg"))
+    render(fx_to_dot(graph.gm), str(folder / f"{stem}_1_fx.svg"))
     compiled = graph.compiled
     if not compiled.kernels and not hasattr(compiled, "ir"):
         (folder / f"{stem}_eager.txt").write_text(f"This graph runs in eager mode: {compiled.reason}\n")

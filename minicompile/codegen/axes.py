@@ -4,10 +4,9 @@ In: the dimensions of the nodes of one fusion group, as lists of atoms.
 Out: after `unify`, the same atom wherever two dimensions are walked in step, and finer atoms where one tensor's
 dimension is the product of another's (a reshape in between).
 
-A dimension is a list of atoms, outermost first, in mixed radix: dimension 6272 read as (32, 196) is [a32, a196]. Unifying
-a list with another is the common refinement of the two factorisations, found from the innermost factor outwards. Atoms
-are ints; `AxisSpace` maps each to what it has become.
-"""
+A dimension is a list of atoms, outermost first, in mixed radix: dimension 6272 read as (32, 196) is [a32, a196].
+Unifying a list with another is the common refinement of the two factorisations, found from the innermost factor
+outwards. Atoms are ints; `AxisSpace` maps each to what it has become."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ In: an optimised Graph and the name of a back end. Out: a `CompiledGraph`, built
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -70,13 +71,7 @@ def compile_ir(graph: Graph, *, backend: str = "auto", options: Mapping[str, Any
 
 def _printer(backend: str) -> Any:
     """The module that prints and builds kernels; Triton is imported only where it is used."""
-    if backend == "triton":
-        from . import triton_build
-
-        return triton_build
-    from . import cpp_build
-
-    return cpp_build
+    return importlib.import_module(f".{backend}_build", __package__)
 
 
 def choose_backend(graph: Graph, backend: str) -> str:

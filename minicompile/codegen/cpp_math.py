@@ -1,10 +1,10 @@
 """The C++ prelude: only those of cpp_prelude.h's functions that a source uses.
 
-In: generated C++ text. Out: the text of every `mc_…` function in it, and of those that these use, in the header's order.
+In: generated C++ text. Out: the text of every `mc_…` function in it, and of those that these use, in the header's
+order.
 
-The header is cut at lines `//@ name …`; the names are what the section defines. A translation unit that uses exp alone
-carries exp alone: half of g++'s time would otherwise go into functions nobody calls.
-"""
+The header is cut at lines `//@ name …`; the names are what the section defines. A translation unit that uses exp
+alone carries exp alone: half of g++'s time would otherwise go into functions nobody calls."""
 
 from __future__ import annotations
 

@@ -142,14 +142,12 @@ template <class T> static inline T mc_floor_divide_real(T a, T b) {
 static inline float mc_floor_divide(float a, float b) { return mc_floor_divide_real(a, b); }
 static inline double mc_floor_divide(double a, double b) { return mc_floor_divide_real(a, b); }
 
-//@ mc_exp
-// Cody-Waite reduction to |r| ≤ ln 2 / 2, then Cephes' polynomial (float) or Taylor's (double). 2^n is applied in two
-// halves, so that results below the normal range round once. What underflows to 0 is selected away first: arithmetic on
-// subnormals costs a hundred cycles.
-static inline float mc_exp(float x) {
-  unsigned char tiny = x < -103.98f;
-  float t = tiny ? 0.0f : x > 89.0f ? 89.0f : x;
-  float n = __builtin_rintf(t * 1.44269504089f);
+//@ mc_exp_core mc_Exp
+// e^t as a mantissa in [0.7, 1.42] and an exponent k, the low bits of `shifted`: Cody-Waite reduction to |r| ≤ ln 2 / 2 with
+// rounding by a large constant, then Cephes' polynomial.
+struct mc_Exp { float mantissa; uint32_t shifted; };
+static inline mc_Exp mc_exp_core(float t) {
+  float m = mc_fma(t, 1.44269504089f, 12582912.0f), n = m - 12582912.0f;
   float r = mc_fma(n, -0.693359375f, t);
   r = mc_fma(n, 2.12194440e-4f, r);
   float p = mc_fma(1.9875691500e-4f, r, 1.3981999507e-3f);
@@ -157,10 +155,26 @@ static inline float mc_exp(float x) {
   p = mc_fma(p, r, 4.1665795894e-2f);
   p = mc_fma(p, r, 1.6666665459e-1f);
   p = mc_fma(p, r, 5.0000001201e-1f);
-  p = mc_fma(p, r * r, r) + 1.0f;
-  int32_t k = (int32_t)n, half = k >> 1;
-  float y = p * mc_float((uint32_t)(half + 127) << 23) * mc_float((uint32_t)(k - half + 127) << 23);
-  return tiny ? 0.0f : y;
+  return {mc_fma(p, r * r, r) + 1.0f, mc_bits(m)};
+}
+
+//@ mc_exp_mid
+// exp for |x| ≤ 87, or NaN.
+static inline float mc_exp_mid(float x) {
+  mc_Exp e = mc_exp_core(x);
+  return e.mantissa * mc_float((e.shifted << 23) + 0x3f800000u);
+}
+
+//@ mc_exp
+// 2^k is applied in two halves, so that results below the normal range round once. What underflows to 0 is masked away
+// first: arithmetic on subnormals costs a hundred cycles. Double: the same with Taylor's polynomial.
+static inline float mc_exp(float x) {
+  uint32_t keep = x < -103.98f ? 0u : ~0u;
+  float t = mc_float(mc_bits(x) & keep);
+  mc_Exp e = mc_exp_core(t > 89.0f ? 89.0f : t);
+  int32_t k = (int32_t)(e.shifted << 9) >> 9, half = k >> 1;
+  float y = e.mantissa * mc_float((uint32_t)(half + 127) << 23) * mc_float((uint32_t)(k - half + 127) << 23);
+  return mc_float(mc_bits(y) & keep);
 }
 static inline double mc_exp(double x) {
   unsigned char tiny = x < -745.2;
@@ -241,7 +255,7 @@ static inline float mc_tanh(float x) {
   p = mc_fma(p, z, 1.33314422036e-1f);
   p = mc_fma(p, z, -3.33332819422e-1f);
   float small = mc_fma(p * z, x, x);
-  float large = 1.0f - 2.0f / (mc_exp(a + a) + 1.0f);
+  float large = 1.0f - 2.0f / (mc_exp_mid(a > 10.0f ? 20.0f : a + a) + 1.0f);
   return a < 0.625f ? small : __builtin_copysignf(large, x);
 }
 static inline double mc_tanh(double x) { return __builtin_tanh(x); }
@@ -258,7 +272,7 @@ static inline float mc_erf(float x) {
   r = mc_fma(r, t, -6.34846687e-1f);
   r = mc_fma(r, t, -1.28717512e-1f);
   r = mc_fma(r, t, -t);
-  float large = __builtin_copysignf(1.0f - mc_exp(r), x);
+  float large = __builtin_copysignf(1.0f - mc_exp_mid(r), x);
   float p = mc_fma(-5.96761703e-4f, s, 4.99119423e-3f);
   p = mc_fma(p, s, -2.67681349e-2f);
   p = mc_fma(p, s, 1.12819925e-1f);
@@ -347,8 +361,8 @@ static inline float mc_atanh(float v) {
 }
 static inline double mc_atanh(double x) { return __builtin_atanh(x); }
 
-//@ mc_quarter_turns mc_turns_high mc_turns_low
-// x·2/π as (nearest integer mod 4, rest in [-½, ½]), right for every float: x = m·2^k with m < 2^24, and 2^k·2/π mod 4
+//@ mc_quarter_turns mc_turns_high mc_turns_low mc_Turns
+// x as quarter turns (an integer mod 4) and an angle in [-π/4, π/4], right for every float: x = m·2^k with m < 2^24, and 2^k·2/π mod 4
 // lies in a table, in two parts of which the first makes the product with m exact.
 static const double mc_turns_high[105] = {
   0x1.45f306c00p-1, 0x1.45f306e00p+0, -0x1.7419f2400p+0, 0x1.17cc1b800p+0, -0x1.d067c9200p+0, 0x1.7cc1b7000p-2,
@@ -393,16 +407,15 @@ static const double mc_turns_low[105] = {
   0x1.b6c52b3278872p-34, 0x1.b6c52b3278872p-33, 0x1.b6c52b3278872p-32, 0x1.b6c52b3278872p-31, 0x1.b6c52b3278872p-30,
   0x1.b6c52b3278872p-29, -0x1.24eb53361de38p-30, -0x1.24eb53361de38p-29, 0x1.b6295993c4390p-29, -0x1.275a99b0ef1bfp-30
 };
-static inline double mc_quarter_turns(float x, int32_t &quadrant) {
-  int32_t k = (int32_t)(mc_bits(x) >> 23 & 255) - 150;
+struct mc_Turns { double rest; int64_t quadrant; };
+static inline mc_Turns mc_quarter_turns(float x) {
+  int64_t k = (int64_t)(mc_bits(x) >> 23 & 255) - 150;  // 64 bits: gcc gathers doubles by 64-bit indices only
   k = k < 0 ? 0 : k > 104 ? 104 : k;
   double m = (double)x * mc_double((uint64_t)(1023 - k) << 52);
   double turns = m * mc_turns_high[k];
   turns -= 4.0 * __builtin_rint(turns * 0.25);
   double n = __builtin_rint(turns);
-  double rest = mc_fma(m, mc_turns_low[k], turns - n);
-  quadrant = (int32_t)n;
-  return rest;
+  return {mc_fma(m, mc_turns_low[k], turns - n) * 1.5707963267948966, (int64_t)n};
 }
 
 //@ mc_sin_near mc_cos_near
@@ -424,8 +437,9 @@ static inline double mc_cos_near(double r) {
 
 //@ mc_sin
 static inline float mc_sin(float x) {
-  int32_t q;
-  double r = mc_quarter_turns(x, q) * 1.5707963267948966;
+  mc_Turns turns = mc_quarter_turns(x);
+  double r = turns.rest;
+  int64_t q = turns.quadrant;
   double y = q & 1 ? mc_cos_near(r) : mc_sin_near(r);
   return x == 0.0f ? x : (float)(q & 2 ? -y : y);
 }
@@ -433,8 +447,9 @@ static inline double mc_sin(double x) { return __builtin_sin(x); }
 
 //@ mc_cos
 static inline float mc_cos(float x) {
-  int32_t q;
-  double r = mc_quarter_turns(x, q) * 1.5707963267948966;
+  mc_Turns turns = mc_quarter_turns(x);
+  double r = turns.rest;
+  int64_t q = turns.quadrant;
   double y = q & 1 ? mc_sin_near(r) : mc_cos_near(r);
   return (float)((q + 1) & 2 ? -y : y);
 }
@@ -442,8 +457,9 @@ static inline double mc_cos(double x) { return __builtin_cos(x); }
 
 //@ mc_tan
 static inline float mc_tan(float x) {
-  int32_t q;
-  double r = mc_quarter_turns(x, q) * 1.5707963267948966;
+  mc_Turns turns = mc_quarter_turns(x);
+  double r = turns.rest;
+  int64_t q = turns.quadrant;
   double s = mc_sin_near(r), c = mc_cos_near(r);
   return x == 0.0f ? x : (float)(q & 1 ? -c / s : s / c);
 }

@@ -3,9 +3,8 @@
 In: a reduce instruction and a name. Out: lines of C++.
 
 Two levels keep long sums exact and the loops simple: a *run* of at most `RUN` elements is reduced by one vectorised
-loop in the register type; runs are joined in a wider *total* (double for float). max and min carry NaN beside the value,
-in an integer, because the processor's max drops it.
-"""
+loop in the register type; runs are joined in a wider *total* (double for float). max and min carry NaN beside the
+value, in an integer, because the processor's max drops it."""
 
 from __future__ import annotations
 
@@ -76,13 +75,15 @@ class Accumulator:
             return f"run_{self.name}"
         return f"(nan_{self.name} ? {literal(float('nan'), self.value.dtype)} : run_{self.name})"
 
+    def combined(self, one: str, other: str) -> str:
+        """Two partial results as one; NaN wins."""
+        if self.kind in ("amax", "amin"):
+            return f"mc_{'maximum' if self.kind == 'amax' else 'minimum'}({one}, ({self.type}){other})"
+        return f"{one} {_OMP[self.kind]} {other}"
+
     def join(self, part: str) -> str:
         """A run, or another thread's total, into the total."""
-        total = f"total_{self.name}"
-        if self.kind in ("amax", "amin"):
-            name = "maximum" if self.kind == "amax" else "minimum"
-            return f"{total} = mc_{name}({total}, ({self.total_type}){part});"
-        return f"{total} {_OMP[self.kind]}= {part};"
+        return f"total_{self.name} = {self.combined(f'total_{self.name}', part)};"
 
     def finish(self) -> str:
         return f"const {self.type} {self.name} = ({self.type})total_{self.name};"

@@ -1,15 +1,14 @@
 """Which nodes become one kernel: greedy over the DAG, best saving first, every decision with its reason.
 
 In: a prepared Graph (see prepare.py).
-Out: `FusionPlan`: groups in an order in which they can run, each with its nodes, what it stores and its `Iteration`; and
-the decisions taken.
+Out: `FusionPlan`: groups in an order in which they can run, each with its nodes, what it stores and its `Iteration`;
+and the decisions taken.
 
-A pair of groups is a candidate when one reads what the other computes, or when both read the same tensor. Its saving is
-the bytes that no longer travel. A pair is merged when no third unit lies between the two (no cycle), no call with an
-effect stands between them, and the merged nodes have one iteration (`iteration.analyse`, which gives the reason if not).
-Cheap nodes that read no more than they write (the float32 of a bfloat16 input, a mask made of indices) are never a group of their own:
-every group that reads them computes them again.
-"""
+A pair of groups is a candidate when one reads what the other computes, or when both read the same tensor. Its saving
+is the bytes that no longer travel. A pair is merged when no third unit lies between the two (no cycle), no call with
+an effect stands between them, and the merged nodes have one iteration (`iteration.analyse`, which gives the reason if
+not). Cheap nodes that read no more than they write (the float32 of a bfloat16 input, a mask made of indices) are
+never a group of their own: every group that reads them computes them again."""
 
 from __future__ import annotations
 
@@ -86,7 +85,7 @@ class _Fusion:
         self.inlined = self._inlined()
         self.units: dict[int, Unit] = {}
         self.unit_of: dict[Node, Unit] = {}
-        self.decisions: list[FusionDecision] = []
+        self.decisions: list[tuple[frozenset[Node], frozenset[Node], FusionDecision]] = []
         self._make_units()
 
     def run(self) -> FusionPlan:
@@ -106,7 +105,7 @@ class _Fusion:
             if merged is not None:
                 for candidate in self._candidates(merged):
                     heapq.heappush(queue, candidate)
-        return FusionPlan(self._schedule(), self.decisions, self.labels)
+        return FusionPlan(self._schedule(), self._lasting_decisions(), self.labels)
 
     # --- units --------------------------------------------------------------------------------------------------
 
@@ -137,10 +136,9 @@ class _Fusion:
         for node in self.graph.nodes:
             if node.op == "extern":
                 unit = Unit(self.position[node], [node], [node], segment=segment)
-                if node.attrs.get("effect"):
-                    segment += 1
-                    unit.segment = segment
-                    segment += 1
+                if _writes_in_place(node):
+                    unit.segment = segment + 1
+                    segment += 2
             elif is_compute(node) and node not in self.inlined:
                 unit = self._single(node, segment)
             else:
@@ -158,7 +156,8 @@ class _Fusion:
             members = self._with_inlined(frozenset([node]))
             stored = [node]
             try:
-                return Unit(self.position[node], members, stored, analyse(members, set(stored), self.views), segment=segment)
+                iteration = analyse(members, set(stored), self.views)
+                return Unit(self.position[node], members, stored, iteration, segment=segment)
             except Refused:
                 again = [n for n in members if n is not node]
                 if not again:
@@ -287,7 +286,7 @@ class _Fusion:
     def _merge(self, first: Unit, second: Unit) -> Unit:
         own = first.own | second.own
         if first.segment != second.segment:
-            raise Refused("a call with an effect stands between them")
+            raise Refused("a call that writes in place stands between them")
         between = self._between(first, second) or self._between(second, first)
         if between is not None:
             raise Refused(f"{self._name(between)} must run between them")
@@ -315,7 +314,19 @@ class _Fusion:
         return " ".join(labels) if len(labels) <= 4 else f"{labels[0]} … {labels[-1]}"
 
     def _decide(self, first: Unit, second: Unit, fused: bool, reason: str) -> None:
-        self.decisions.append(FusionDecision(self._name(first), self._name(second), fused, reason))
+        decision = FusionDecision(self._name(first), self._name(second), fused, reason)
+        self.decisions.append((first.own, second.own, decision))
+
+    def _lasting_decisions(self) -> list[FusionDecision]:
+        """All fusions; of the refusals those whose sides stayed apart, the last one for each two kernels."""
+        result: dict[object, FusionDecision] = {}
+        for first, second, decision in self.decisions:
+            sides = {self.unit_of[next(iter(first))], self.unit_of[next(iter(second))]}
+            if decision.fused:
+                result[first, second] = decision
+            elif len(sides) == 2:
+                result[frozenset(sides)] = decision
+        return list(result.values())
 
     # --- order --------------------------------------------------------------------------------------------------
 
@@ -338,6 +349,12 @@ class _Fusion:
                     heapq.heappush(ready, (self.units[reader].segment, reader))
         assert len(order) == len(self.units), "fusion made a cycle"
         return order
+
+
+def _writes_in_place(node: Node) -> bool:
+    """Whether a call changes its arguments, so that nothing may move over it. Calls with another effect (random numbers)
+    only keep their order among each other."""
+    return bool(node.attrs.get("effect")) and bool(node.attrs["target"]._schema.is_mutable)
 
 
 def _rooted(graph: Graph, views: Views) -> set[Node]:

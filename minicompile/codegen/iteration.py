@@ -1,16 +1,16 @@
 """Whether, and over which axes, a set of nodes can run as one kernel.
 
 In: the nodes of a fusion group (pointwise ops, casts, reductions) in order, and which of them must be stored.
-Out: `Iteration`: per node the atoms its dimensions are walked with, what it loads, the parallel and the reduce atoms; or
-`Refused`, with the reason that `explain` shows.
+Out: `Iteration`: per node the atoms its dimensions are walked with, what it loads, the parallel and the reduce atoms;
+or `Refused`, with the reason that `explain` shows.
 
 The rules, all of which follow from "one loop nest, rows outside, reduced axes inside":
 
 * every reduction reduces the same atoms, over the same rows;
-* every node is computed over rows (parallel atoms), or over rows and reduced atoms, or over fewer if recomputing is cheap;
+* every node is computed over rows (parallel atoms), or over rows and reduced atoms, or over fewer if recomputing is
+  cheap;
 * a stored node covers exactly the rows, or exactly everything, so that each of its elements is written once;
-* no node is walked diagonally (x + x.T of a computed x: the same element would be needed at two places).
-"""
+* no node is walked diagonally (x + x.T of a computed x: the same element would be needed at two places)."""
 
 from __future__ import annotations
 

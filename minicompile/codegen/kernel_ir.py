@@ -1,11 +1,12 @@
 """The kernel IR: one kernel as data, with no target's shape.
 
 In: nothing; `lower_kernel` makes these, both printers read them.
-Out: `Kernel`: iteration axes (parallel and reduce), buffers, and straight-line SSA over single elements: load, constant,
-index, size, cast, a row of the op table, reduce, store. Views have vanished into affine index expressions.
+Out: `Kernel`: iteration axes (parallel and reduce), buffers, and straight-line SSA over single elements: load,
+constant, index, size, cast, a row of the op table, reduce, store. Views have vanished into affine index expressions.
 
-A printer decides how axes become loops or blocks. An instruction therefore says nothing about where it stands: a value
-is *block-level* when it differs along the reduce axes, *row-level* when it does not, and that follows from the data.
+A printer decides how axes become loops or blocks. An instruction therefore says nothing about where it stands: a
+value is *block-level* when it differs along the reduce axes, *row-level* when it does not, and that follows from the
+data.
 
 Registers hold float32 for float16 and bfloat16: eager rounds after every op, a kernel only where a value is stored,
 where a reduction ends and where the user casts. The result is at least as accurate.
@@ -149,6 +150,23 @@ def symbols_of(kernel_axes: tuple[Axis, ...], body: tuple[Value, ...]) -> tuple[
             elif item is not None:
                 found |= free_symbols(item)
     return tuple(sorted(found))
+
+
+def lane_axis(kernel: Kernel) -> Axis | None:
+    """The parallel axis along which most operands of the reductions are contiguous, if not the last reduce axis is."""
+    reduce = kernel.of_kind("reduce")
+    if not kernel.is_reduction or not reduce:
+        return None
+    names = frozenset(axis.name for axis in reduce)
+    loads = [v.attrs["index"] for v in kernel.body if v.op == "load" and v.attrs["index"].uses(names)]
+
+    def contiguous(axis: Axis) -> int:
+        return sum(index.coefficient(axis.name) == 1 for index in loads)
+
+    best = max(kernel.of_kind("parallel"), key=contiguous, default=None)
+    if best is None or best.hint < 8 or contiguous(best) <= contiguous(reduce[-1]):
+        return None
+    return best
 
 
 def print_kernel(kernel: Kernel) -> str:

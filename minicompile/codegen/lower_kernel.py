@@ -3,9 +3,9 @@
 In: the group's nodes, which of them are stored, and their `Iteration`.
 Out: `Lowered`: the `Kernel`, and the nodes whose memory its buffers are, in the order of the buffers.
 
-Axes are ordered by the strides of what is stored (parallel) or loaded (reduce), and neighbouring atoms that every access
-walks with one stride are merged, so a pointwise kernel over contiguous tensors has one axis whatever its shapes were.
-"""
+Axes are ordered by the strides of what is stored (parallel) or loaded (reduce), and neighbouring atoms that every
+access walks with one stride are merged, so a pointwise kernel over contiguous tensors has one axis whatever its
+shapes were."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which buffer lives when, and whose memory a dead one passes on.
 
 In: the units in running order, the nodes each stores and reads.
-Out: `MemoryPlan`: for every stored node either a fresh allocation or the name of a dead buffer of the same dtype, size and
-device; and after which unit a buffer dies.
+Out: `MemoryPlan`: for every stored node either a fresh allocation or the name of a dead buffer of the same dtype,
+size and device; and after which unit a buffer dies.
 
 Never reused: what an output or a written value needs (it lives to the end), what an extern call returned (it may be a
 view of something), and a buffer that the very kernel which would overwrite it still reads.

@@ -3,8 +3,8 @@
 In: an optimised Graph.
 Out: the same graph with identity `cast` nodes (the IR's copy) put where a tensor must lie in memory in a way that its
 definition does not give: an operand of an extern call or an output that is a view which no strides describe (heads
-merged after attention) or whose strides are not eager's, an output or written value that is an input itself, a view that
-no loop nest can walk.
+merged after attention) or whose strides are not eager's, an output or written value that is an input itself, a view
+that no loop nest can walk.
 
 After this pass every view node is a `StridedView` of the node under its chain of views, and `Views.of` never fails.
 """
@@ -22,7 +22,6 @@ from ..ir.rewrite import keep, substitute
 from ..ir.types import TensorType, contiguous_strides
 from .axes import AxisSpace, NoCommonRefinement
 from .views import StridedView, layout, same_strides, through, whole
-
 
 SOURCES = ("input", "constant", "extern", "getitem")
 """What lies in memory without a kernel's doing, by the strides of its type."""
@@ -138,7 +137,8 @@ class _Prepare:
 
     def finish(self, graph: Graph) -> Graph:
         """Outputs and written values."""
-        self.shared = Counter(self.views.base(_root(out)) for out in graph.outputs if _root(out) is not None)
+        in_memory = [root for root in map(_root, graph.outputs) if root is not None]
+        self.shared = Counter(map(self.views.base, in_memory))
         outputs = tuple(map(self._output, graph.outputs))
         writes = tuple((index, self._written(node)) for index, node in graph.writes)
         present = set(graph.nodes)

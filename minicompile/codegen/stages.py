@@ -1,13 +1,13 @@
 """Cut a kernel's straight line into loops over the inner axes, with row-level code between them.
 
-In: a `Kernel` and the names of its inner axes (the reduce axes; for a pointwise kernel in C++ the innermost parallel one).
+In: a `Kernel` and the names of its inner axes (the reduce axes; for a pointwise kernel in C++ the innermost parallel
+one).
 Out: `Stages`: for each loop the values computed in it; the row-level values that are ready before each loop; and the
 values kept for a later loop in a buffer one row long.
 
-A reduction's result is ready only after the loop that feeds it, so a value that depends on it belongs to the next loop.
-A value that an earlier loop computed and a later one needs is computed again if that is cheap (x - max), else kept
-(exp(x - max)).
-"""
+A reduction's result is ready only after the loop that feeds it, so a value that depends on it belongs to the next
+loop. A value that an earlier loop computed and a later one needs is computed again if that is cheap (x - max), else
+kept (exp(x - max))."""
 
 from __future__ import annotations
 

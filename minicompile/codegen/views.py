@@ -2,9 +2,8 @@
 
 In: a node's layout (shape and strides), then view nodes one after the other.
 Out: a `StridedView`: per dimension a list of (size, stride) factors, and an offset, all in elements. A dimension with
-more than one factor is one that no single stride describes (a reshape across a permutation); a kernel can still walk it
-with finer axes, only a torch tensor cannot have it.
-"""
+more than one factor is one that no single stride describes (a reshape across a permutation); a kernel can still walk
+it with finer axes, only a torch tensor cannot have it."""
 
 from __future__ import annotations
 

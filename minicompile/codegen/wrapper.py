@@ -11,9 +11,8 @@ Out: `Wrapper`: Python source (readable in a traceback: it is registered in line
         del buf0
         return (buf1,)
 
-Sizes are the size arguments, or read from the inputs' shapes. Inputs are written last, so that an error before has changed
-nothing. A kernel over no elements is not launched.
-"""
+Sizes are the size arguments, or read from the inputs' shapes. Inputs are written last, so that an error before has
+changed nothing. A kernel over no elements is not launched."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ import torch
 
 from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.ops import CREATION
-from ..ir.symbols import dim_text, is_static
+from ..ir.symbols import dim_text
 from ..ir.types import Shape, SizeType, TensorType
 from .fusion import Unit
 from .kernel_ir import Kernel
@@ -121,7 +120,7 @@ class _Writer:
             for what, dims in (("shape[{}]", node.type.shape), ("stride({})", node.type.strides)):
                 for i, dim in enumerate(dims):
                     name = str(dim)
-                    if not is_static(dim) and dim.is_Symbol and name not in bound:
+                    if getattr(dim, "is_Symbol", False) and name not in bound:
                         self._line(f"{name} = {self.names[node]}.{what.format(i)}")
                         bound.add(name)
 
@@ -234,7 +233,8 @@ class _Writer:
         key = (base, (node.tensor.shape, strides, view.offset))
         if key not in self.derived:
             self.derived[key] = f"view{len(self.derived)}_{len(self.lines)}"
-            self._line(f"{self.derived[key]} = {self._as_strided(self.names[base], node.tensor.shape, strides, view.offset)}")
+            text = self._as_strided(self.names[base], node.tensor.shape, strides, view.offset)
+            self._line(f"{self.derived[key]} = {text}")
         return self.derived[key]
 
     def _held(self, base: Node) -> tuple[Shape, Shape]:

@@ -49,10 +49,11 @@ _READS = frozenset(
 
 @dataclass
 class Decoded:
-    """A code object, read. `slots` are the names of its fast locals, cells and free variables."""
+    """A code object, read. `index_at` finds the normalised instruction at, or next behind, a byte offset."""
 
     code: CodeType
     instructions: list[Instruction]
+    index_at: dict[int, int]
     handlers: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def handler_at(self, offset: int) -> tuple[int, int, int] | None:
@@ -94,13 +95,14 @@ def _decode(code: CodeType) -> Decoded:
     lines = _lines(code)
     instructions: list[Instruction] = []
     index_at: dict[int, int] = {}
-    for start, normal in versions.normalise(machine):
+    for start, normal in versions.normalise(machine, code.co_consts):
         index_at[start.offset] = len(instructions)
         for op, arg in normal:
             line = lines.get(start.offset, code.co_firstlineno)
             instructions.append(Instruction(op, arg, start.offset, line, len(instructions)))
-    _resolve_jumps(instructions, _with_skipped(machine, index_at, len(instructions)))
-    return Decoded(code, instructions, versions.exception_table(code))
+    index_at = _with_skipped(machine, index_at, len(instructions))
+    _resolve_jumps(instructions, index_at)
+    return Decoded(code, instructions, index_at, versions.exception_table(code))
 
 
 def _lines(code: CodeType) -> dict[int, int]:
@@ -130,14 +132,13 @@ def _resolve_jumps(instructions: list[Instruction], index_at: dict[int, int]) ->
 
 def _live_variables(decoded: Decoded) -> list[frozenset[str]]:
     instructions = decoded.instructions
-    index_at = _with_skipped_offsets(decoded)
     live: list[frozenset[str]] = [frozenset()] * (len(instructions) + 1)
     changed = True
     while changed:
         changed = False
         for instruction in reversed(instructions):
             after: frozenset[str] = frozenset()
-            for successor in _successors(decoded, instruction, index_at):
+            for successor in _successors(decoded, instruction):
                 after |= live[successor]
             before = _before(instruction, after)
             if before != live[instruction.index]:
@@ -146,20 +147,13 @@ def _live_variables(decoded: Decoded) -> list[frozenset[str]]:
     return live
 
 
-def _with_skipped_offsets(decoded: Decoded) -> dict[int, int]:
-    index_at: dict[int, int] = {}
-    for instruction in decoded.instructions:
-        index_at.setdefault(instruction.offset, instruction.index)
-    return _with_skipped(list(dis.get_instructions(decoded.code)), index_at, len(decoded.instructions))
-
-
-def _successors(decoded: Decoded, instruction: Instruction, index_at: dict[int, int]) -> list[int]:
+def _successors(decoded: Decoded, instruction: Instruction) -> list[int]:
     result = [] if instruction.op in _NO_FALL_THROUGH else [instruction.index + 1]
     if instruction.target >= 0:
         result.append(instruction.target)
     handler = decoded.handler_at(instruction.offset)
     if handler is not None:
-        result.append(index_at[handler[1]])
+        result.append(decoded.index_at[handler[1]])
     return result
 
 

@@ -47,17 +47,19 @@ class TensorInput:
 
 
 class GraphBuilder:
-    """One graph under construction. `dynamic` is compile()'s; with it, sizes become symbols."""
+    """One graph under construction.
 
-    def __init__(self, dynamic: bool | None, dynamic_sources: frozenset[Source] = frozenset()) -> None:
+    With `symbolic`, sizes may be symbols: all (`dynamic`), or those of tensors that the user has marked; and the ints of
+    `dynamic_sources`.
+    """
+
+    def __init__(self, dynamic: bool, dynamic_sources: frozenset[Source], symbolic: bool) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.dynamic = dynamic
         self.dynamic_sources = dynamic_sources
-        self.shapes = SymbolicShapes() if dynamic or dynamic_sources else None
-        self.fake_mode = FakeTensorMode(
-            shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True, export=False
-        )
+        self.shapes = SymbolicShapes() if symbolic else None
+        self.fake_mode = FakeTensorMode(shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True)
         self.graph = fx.Graph()
         self.inputs: list[TensorInput] = []
         self.sizes: dict[Any, fx.Node] = {}
@@ -65,6 +67,7 @@ class GraphBuilder:
         self._by_fake: dict[int, TensorValue] = {}
         self._first_call: fx.Node | None = None
         self.mutates = False
+        self.has_aliased_mutation = False
 
     @property
     def is_empty(self) -> bool:
@@ -75,9 +78,7 @@ class GraphBuilder:
 
     def tensor_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
         """The value of a tensor from outside, guarded."""
-        dims = dynamic_dims(tensor, self.dynamic or any(s.parent() == source for s in self.dynamic_sources))
-        if isinstance(tensor, torch.nn.Parameter):
-            dims = ()
+        dims = self._dynamic_dims(tensor)
         fake = self._fakify(tr, tensor, source, dims)
         node = self._placeholder(f"{source.name()}", fake)
         value = TensorValue(node, fake, source, tensor)
@@ -85,6 +86,14 @@ class GraphBuilder:
         self._by_fake[id(fake)] = value
         tr.changed()
         return value
+
+    def _dynamic_dims(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        """Dimensions to make symbolic. Parameters stay as they are: they are the model's, not the call's."""
+        if self.shapes is None or isinstance(tensor, torch.nn.Parameter):
+            return ()
+        marked: frozenset[int] = getattr(tensor, "_minicompile_dynamic", frozenset())
+        dims = [dim for dim in dynamic_dims(tensor, True) if self.dynamic or dim in marked]
+        return tuple(dim for dim in dims if dim not in getattr(tensor, "_minicompile_static", ()))
 
     def _fakify(self, tr: Tracer, tensor: torch.Tensor, source: Source, dims: tuple[int, ...]) -> torch.Tensor:
         if not dims or self.shapes is None:
@@ -102,9 +111,7 @@ class GraphBuilder:
     def int_input(self, value: int, source: Source) -> int | torch.SymInt:
         """A symbolic int for an int from outside that was seen to vary."""
         assert self.shapes is not None
-        number = self.shapes.int_input(value, source)
-        self._note_symbol(number)
-        return number
+        return self.shapes.int_input(value, source)
 
     def _placeholder(self, name: str, example: Any, before: fx.Node | None = None) -> fx.Node:
         place = before or self._first_call
@@ -281,6 +288,60 @@ class GraphBuilder:
         pairs = [self._operand(tr, item.realize(tr)) for item in value.elements]
         kind = list if value.kind is list else tuple
         return kind(node for node, _ in pairs), kind(fake for _, fake in pairs)
+
+
+    # ---- the end ----
+
+    def finish(self, outputs: list[fx.Node]) -> tuple[fx.GraphModule, GraphArguments]:
+        """Close the graph: the module, and what to call it with (size symbols first, then tensors)."""
+        symbols = self._bind_symbols() if self.shapes is not None else {}
+        self.graph.output(tuple(outputs))
+        placeholders = self._in_order(symbols)
+        gm = fx.GraphModule({}, self.graph, "CapturedGraph")
+        return gm, GraphArguments([source for _, source, _ in placeholders], [example for _, _, example in placeholders])
+
+    def _bind_symbols(self) -> dict[fx.Node, Source]:
+        """A placeholder for every symbol that the inputs' sizes have or the graph uses, and where each is read."""
+        assert self.shapes is not None
+        found: dict[fx.Node, Source] = {}
+        for symbol, source in self.shapes.symbols().items():
+            example = self._examples.get(symbol)
+            if symbol not in self.sizes and example is not None:
+                first = self.inputs[0].value.node if self.inputs else None
+                self.sizes[symbol] = self._placeholder(str(symbol), example, first)
+            if symbol in self.sizes:
+                found[self.sizes[symbol]] = source
+        self._replace_settled(found)
+        return found
+
+    def _replace_settled(self, symbols: dict[fx.Node, Source]) -> None:
+        """Symbols that got a placeholder, and turned out later to be a number or another symbol, become that."""
+        by_symbol = {symbol: node for symbol, node in self.sizes.items() if node in symbols}
+        for node in list(self.graph.nodes):
+            if node.op == "placeholder" and node not in symbols and isinstance(node.meta["example_value"], torch.SymInt):
+                expr = node.meta["example_value"].node.expr
+                settled = int(expr) if expr.is_number else by_symbol[expr]
+                for user in list(node.users):
+                    user.args = fx.node.map_arg(user.args, lambda arg: settled if arg is node else arg)  # noqa: B023
+                    user.kwargs = fx.node.map_arg(user.kwargs, lambda arg: settled if arg is node else arg)  # noqa: B023
+                self.graph.erase_node(node)
+
+    def _in_order(self, symbols: dict[fx.Node, Source]) -> list[tuple[fx.Node, Source, Any]]:
+        tensors = {entry.value.node: entry for entry in self.inputs}
+        result = []
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                source = symbols[node] if node in symbols else tensors[node].source
+                result.append((node, source, node.meta["example_value"]))
+        return result
+
+
+@dataclass
+class GraphArguments:
+    """What a finished graph is called with: sources, and the examples that the backend sees."""
+
+    sources: list[Source]
+    examples: list[Any]
 
 
 _SIZE_OPERATORS: dict[str, Any] = {

@@ -118,7 +118,7 @@ def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
     manager = frame.pop(tr)
     if isinstance(manager, ContextManagerValue):
         frame.push(manager.enter(tr))
-        frame.push(ConstantValue(None) if manager.cls.__name__ != "" else manager)
+        frame.push(ConstantValue(None))
         return
     if not isinstance(manager, ObjectValue):
         raise unsupported(f"The context manager {manager.describe()} cannot be traced.")

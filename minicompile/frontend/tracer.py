@@ -67,7 +67,9 @@ class Tracer:
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of an object from outside; see values.wrap."""
         if type(obj) is int and source in self.graph.dynamic_sources:
-            return self.number(self.graph.int_input(obj, source), source)
+            number = self.graph.int_input(obj, source)
+            if isinstance(number, torch.SymInt):  # 0 and 1 stay constants
+                return self.number(number, source)
         return wrap(self, obj, source)
 
     def known(self, obj: Any) -> Value | None:

@@ -47,7 +47,7 @@ Normal = tuple[str, Any]
 """Opcode and decoded argument of a normalised instruction."""
 
 
-def normalise(instructions: Sequence[dis.Instruction]) -> Iterator[tuple[dis.Instruction, list[Normal]]]:
+def normalise(instructions: Sequence[dis.Instruction], consts: tuple[Any, ...]) -> Iterator[tuple[dis.Instruction, list[Normal]]]:
     """Pair every machine instruction that means something with the normalised ones that it stands for.
 
     Jump arguments are byte offsets of targets. Arguments by opcode: names for loads and stores; `(count, keyword
@@ -59,7 +59,7 @@ def normalise(instructions: Sequence[dis.Instruction]) -> Iterator[tuple[dis.Ins
     for index, instruction in enumerate(instructions):
         name = instruction.opname
         if name == "KW_NAMES":
-            keyword_names = _constant(instruction)
+            keyword_names = consts[instruction.arg or 0]  # 3.11's dis does not look it up
             pending_start = instruction
         elif name == "TO_BOOL" and _is_bool_consumer(instructions, index + 1):
             pending_start = instruction
@@ -69,10 +69,6 @@ def normalise(instructions: Sequence[dis.Instruction]) -> Iterator[tuple[dis.Ins
         elif name not in _IGNORED:
             yield pending_start or instruction, _one(instruction)
             pending_start = None
-
-
-def _constant(instruction: dis.Instruction) -> Any:
-    return instruction.argval
 
 
 def _is_bool_consumer(instructions: Sequence[dis.Instruction], index: int) -> bool:

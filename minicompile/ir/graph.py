@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Union
+from typing import Any
 
 from .types import SizeType, TensorType, ValueType
 
@@ -37,7 +37,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation. `args` holds Nodes, Python scalars, Dims, and (nested) tuples of these; `attrs` the static rest."""
+    """One operation. `args` holds Nodes, Python scalars, Dims, and (nested) tuples of these; `attrs` all else."""
 
     op: str
     args: tuple[Any, ...]
@@ -47,7 +47,7 @@ class Node:
 
     def operands(self) -> Iterator[Node]:
         """The Nodes among the arguments, in order, nested tuples included."""
-        yield from _nodes_in(self.args)
+        yield from nodes_in(self.args)
 
     @property
     def tensor(self) -> TensorType:
@@ -60,12 +60,13 @@ class Node:
         return f"<{self.op}: {self.type}>"
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
+def nodes_in(value: Any) -> Iterator[Node]:
+    """The Nodes in a (nested) argument structure, in order."""
     if isinstance(value, Node):
         yield value
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _nodes_in(item)
+            yield from nodes_in(item)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class BufferView:
     offset: Any = 0
 
 
-Output = Union[Node, InputView, BufferView, int, float, bool, None, Any]
+Output = Node | InputView | BufferView | int | float | bool | None | Any
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Graph:
     def roots(self) -> Iterator[Node]:
         """The nodes that the graph must compute: outputs, written values, and calls with an effect of their own."""
         for out in self.outputs:
-            yield from _nodes_in(out.buffer if isinstance(out, BufferView) else out)
+            yield from nodes_in(out.buffer if isinstance(out, BufferView) else out)
         yield from (node for _, node in self.writes)
         yield from (node for node in self.nodes if node.attrs.get("effect"))
 
@@ -153,11 +154,11 @@ class Graph:
 
         return print_graph(self)
 
-    def to_dot(self) -> Any:
-        """The graph as a `graphviz.Digraph`."""
+    def to_dot(self, groups: Mapping[Node, str] | None = None) -> Any:
+        """The graph as a `graphviz.Digraph`; `groups` (node → kernel name) draws a box around each kernel."""
         from .dot import to_dot
 
-        return to_dot(self)
+        return to_dot(self, groups)
 
     def render(self, path: str) -> str:
         """Draw to `.svg`, `.png` or `.pdf`; returns the path. Needs no `dot` program."""

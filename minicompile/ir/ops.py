@@ -68,8 +68,15 @@ def _compare(name: str, fn: Callable[..., Any], sign: str) -> ScalarOp:
     return ScalarOp(name, 2, fn, f"(unsigned char)({{0}} {sign} {{1}})", f"({{0}} {sign} {{1}})", "fib", "bool")
 
 
-def _binary(name: str, fn: Callable[..., Any], cpp: Text, triton: Text | None = None, kinds: str = "fi", cost: int = 1) -> ScalarOp:
+def _binary(
+    name: str, fn: Callable[..., Any], cpp: Text, triton: Text | None = None, kinds: str = "fi", cost: int = 1
+) -> ScalarOp:
     return ScalarOp(name, 2, fn, cpp, cpp if triton is None else triton, kinds, cost=cost)
+
+
+def _logical(name: str, fn: Callable[..., Any], sign: str) -> ScalarOp:
+    text = f"(({{0}} != 0) {sign} ({{1}} != 0))"
+    return ScalarOp(name, 2, fn, "(unsigned char)" + text, text, "fib", "bool")
 
 
 def _rows() -> list[ScalarOp]:
@@ -80,7 +87,7 @@ def _rows() -> list[ScalarOp]:
         _binary("sub", t.sub, "{0} - {1}"),
         _binary("mul", t.mul, {"f": "{0} * {1}", "i": "{0} * {1}", "b": "{0} & {1}"}, kinds="fib"),
         _binary("div", t.div, "{0} / {1}", "mc_div({0}, {1})", "f", 4),  # true division, correctly rounded
-        # floor and truncating division: integer rows must not be used where the divisor can be 0 (see errors in codegen)
+        # floor and truncating division: integer rows are not used where the divisor can be 0 (see errors in codegen)
         _binary("floor_divide", t.floor_divide, "mc_floor_divide({0}, {1})", kinds="fi", cost=8),
         _binary("trunc_divide", lambda a, b: t.div(a, b, rounding_mode="trunc"), "mc_trunc_divide({0}, {1})", cost=8),
         _binary("remainder", t.remainder, "mc_remainder({0}, {1})", cost=8),  # sign of the divisor, Python's %
@@ -110,10 +117,11 @@ def _rows() -> list[ScalarOp]:
         _compare("eq", t.eq, "=="), _compare("ne", t.ne, "!="), _compare("lt", t.lt, "<"),
         _compare("le", t.le, "<="), _compare("gt", t.gt, ">"), _compare("ge", t.ge, ">="),
         ScalarOp("logical_not", 1, t.logical_not, "(unsigned char)({0} == 0)", "({0} == 0)", "fib", "bool"),
-        ScalarOp("logical_and", 2, t.logical_and, "(unsigned char)({0} != 0 & {1} != 0)", "(({0} != 0) & ({1} != 0))", "fib", "bool"),
-        ScalarOp("logical_or", 2, t.logical_or, "(unsigned char)({0} != 0 | {1} != 0)", "(({0} != 0) | ({1} != 0))", "fib", "bool"),
-        ScalarOp("logical_xor", 2, t.logical_xor, "(unsigned char)(({0} != 0) ^ ({1} != 0))", "(({0} != 0) ^ ({1} != 0))", "fib", "bool"),
-        ScalarOp("bitwise_not", 1, t.bitwise_not, {"i": "~{0}", "b": "(unsigned char)({0} ^ 1)"}, {"i": "~{0}", "b": "({0} == 0)"}, "ib"),
+        _logical("logical_and", t.logical_and, "&"),
+        _logical("logical_or", t.logical_or, "|"),
+        _logical("logical_xor", t.logical_xor, "^"),
+        ScalarOp("bitwise_not", 1, t.bitwise_not, {"i": "~{0}", "b": "(unsigned char)({0} ^ 1)"},
+                 {"i": "~{0}", "b": "({0} == 0)"}, "ib"),
         _binary("bitwise_and", t.bitwise_and, "{0} & {1}", kinds="ib"),
         _binary("bitwise_or", t.bitwise_or, "{0} | {1}", kinds="ib"),
         _binary("bitwise_xor", t.bitwise_xor, "{0} ^ {1}", kinds="ib"),
@@ -138,7 +146,7 @@ class ReduceOp:
     name: str
     torch: Callable[..., Any]
     combine: str
-    identity: Callable[[torch.dtype], Any]
+    identity: Callable[[Any], Any]
     kinds: str = "fi"
 
 

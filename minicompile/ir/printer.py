@@ -15,12 +15,13 @@ import linecache
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 
-from .graph import BufferView, Graph, InputView, Node, Origin
-from .ops import POINTWISE, REDUCTIONS, is_pointwise
+from .graph import BufferView, Graph, InputView, Node, Origin, nodes_in
+from .ops import POINTWISE, REDUCTIONS, VIEWS, is_pointwise
 from .symbols import dim_text, dims_text, same_dim
 from .types import SizeType, TensorType, contiguous_strides
 
@@ -68,8 +69,9 @@ class _Printer:
         self.inline: dict[Node, str] = {}
         self.counts: dict[str, int] = {}
         self.line: tuple[str, int] | None = None
-        self.uses = self._count_uses()
-        self.users = graph.users()
+        self.uses: dict[Node, int] = dict.fromkeys((*graph.inputs, *graph.nodes), 0)
+        self.user: dict[Node, Node] = {}
+        self._count_uses()
 
     def text(self) -> str:
         for node in self.graph.inputs:
@@ -94,8 +96,9 @@ class _Printer:
     # --- names and sizes ------------------------------------------------------------------------------------------
 
     def _input_name(self, node: Node) -> str:
-        if isinstance(node.type, SizeType) and getattr(node.type.expr, "is_Symbol", False):
-            return node.type.expr.name
+        symbol = getattr(node.type.expr, "name", None) if isinstance(node.type, SizeType) else None
+        if symbol is not None:
+            return symbol
         return self._unique(_identifier(node.attrs["name"]))
 
     def _unique(self, name: str) -> str:
@@ -120,22 +123,30 @@ class _Printer:
                 continue
             for method, dims in (("size", node.type.shape), ("stride", node.type.strides)):
                 for i, dim in enumerate(dims):
-                    if not isinstance(dim, int) and dim.is_Symbol and dim.name not in known:
-                        known.add(dim.name)
-                        self.lines.append(f"{dim.name} = {self.names[node]}.{method}({i})")
+                    name = getattr(dim, "name", None)  # of a symbol; an expression has none
+                    if name is not None and name not in known:
+                        known.add(name)
+                        self.lines.append(f"{name} = {self.names[node]}.{method}({i})")
 
-    def _count_uses(self) -> dict[Node, int]:
-        uses: dict[Node, int] = dict.fromkeys(self.graph.nodes, 0)
-        for node in self.graph.nodes:
-            for operand in node.operands():
-                uses[operand] = uses.get(operand, 0) + 1
+    def _count_uses(self) -> None:
+        """How often each value is written, and (for those written once) by whom; roots count double: they are named."""
         for root in self.graph.roots():
-            uses[root] = uses.get(root, 0) + 2  # a root keeps its name
-        return uses
+            self.uses[root] += 2
+        for node in reversed(self.graph.nodes):
+            if node.op == "expand" and not self.uses[node]:
+                continue  # all its users leave it to broadcasting
+            for operand in nodes_in(self._arguments(node)):
+                self.uses[operand] += 1
+                self.user[operand] = node
+
+    def _arguments(self, node: Node) -> Sequence[Any]:
+        return _unexpanded(node) if is_pointwise(node.op) else node.args
 
     # --- statements -----------------------------------------------------------------------------------------------
 
     def _statement(self, node: Node) -> None:
+        if node.op == "expand" and not self.uses[node]:
+            return
         text = self._expression(node)
         if self._goes_inline(node, text):
             self.inline[node] = text
@@ -146,10 +157,10 @@ class _Printer:
     def _goes_inline(self, node: Node, text: str) -> bool:
         if self.uses[node] != 1 or node.op == "extern" and isinstance(node.type, tuple):
             return False
-        (user,) = self.users[node]
+        user = self.user[node]
         if node.op in ("extern", "getitem") and user.op != "getitem" and node.origin != user.origin:
             return False
-        return len(text) < _WIDTH // 2 and (_same_line(node.origin, user.origin) or node.op in _ALWAYS_INLINE)
+        return len(text) < _WIDTH // 2 and (node.op in _ALWAYS_INLINE or _same_line(node.origin, user.origin))
 
     def _source_line(self, origin: Origin | None) -> None:
         if origin is None or (origin.file, origin.line) == self.line:
@@ -189,27 +200,17 @@ class _Printer:
     def _pointwise(self, node: Node) -> str:
         if node.op == "cast":
             return self._cast(node)
-        args = [self._ref(arg) for arg in self._unexpanded(node)]
+        args = [self._ref(arg) for arg in _unexpanded(node)]
         if node.op in _PREFIX:
             return f"({_PREFIX[node.op]}{args[0]})"
         if node.op in _INFIX and POINTWISE[node.op].arity == 2:
             return f"({args[0]} {_INFIX[node.op]} {args[1]})"
         return f"ops.{node.op}({', '.join(map(_bare, args))})"
 
-    def _unexpanded(self, node: Node) -> Sequence[Any]:
-        """The arguments before their `expand`, where broadcasting them gives the node's shape all the same."""
-        args = [arg.args[0] if isinstance(arg, Node) and arg.op == "expand" else arg for arg in node.args]
-        covered = [False] * node.tensor.rank
-        for arg in args:
-            if isinstance(arg, Node):
-                for i, (have, want) in enumerate(zip(arg.tensor.shape, node.tensor.shape, strict=True)):
-                    covered[i] = covered[i] or same_dim(have, want)
-        return args if all(covered) else node.args
-
     def _cast(self, node: Node) -> str:
         source, type = node.args[0], node.tensor
         if source.tensor.dtype is type.dtype:
-            return f"ops.strided({_bare(self._ref(source))}, ({dims_text(type.strides)},))"
+            return f"ops.strided({_bare(self._ref(source))}, {_tuple(type.strides)})"
         return f"{self._ref(source)}.to({type.dtype})"
 
     def _reshape(self, node: Node) -> str:
@@ -233,11 +234,10 @@ class _Printer:
         return f"{self._ref(node.args[0])}[{':, ' * dim}{part}]"
 
     def _full(self, node: Node) -> str:
-        shape = "".join(dim_text(dim) + ", " for dim in node.tensor.shape)
-        return f"ops.full(({shape.strip()}), {self._ref(node.args[0])}, {node.tensor.dtype}{_device(node)})"
+        return f"ops.full({_tuple(node.tensor.shape)}, {self._ref(node.args[0])}, {node.tensor.dtype}{_device(node)})"
 
     def _iota(self, node: Node) -> str:
-        return f"ops.iota(({dims_text(node.tensor.shape)},), {node.attrs['dim']}{_device(node)})"
+        return f"ops.iota({_tuple(node.tensor.shape)}, {node.attrs['dim']}{_device(node)})"
 
     def _getitem(self, node: Node) -> str:
         return f"{self._ref(node.args[0])}[{node.args[1]}]"
@@ -262,10 +262,19 @@ class _Printer:
         if not isinstance(out, Node):
             return self._ref(out)
         text = self._ref(out)
-        if tuple(out.tensor.strides) != contiguous_strides(out.tensor.shape) and out.op not in ("extern", "getitem"):
-            return f"ops.strided({_bare(text)}, ({dims_text(out.tensor.strides)},))"
-        shared = out.op in ("input", "constant", "reshape", "permute", "expand", "slice")
-        return f"{text}.clone()" if shared or out in self.graph.outputs[:index] else _bare(text)
+        if out.op in ("input", "constant", *VIEWS) or out in self.graph.outputs[:index]:
+            text = f"{text}.clone()"
+        elif out.op in ("extern", "getitem"):
+            return _bare(text)
+        if tuple(out.tensor.strides) != contiguous_strides(out.tensor.shape):
+            return f"ops.strided({_bare(text)}, {_tuple(out.tensor.strides)})"
+        return _bare(text) if self._all_contiguous or out.tensor.rank < 2 else f"{text}.contiguous()"
+
+    @cached_property
+    def _all_contiguous(self) -> bool:
+        """Whether torch's own layout rules can only give contiguous results here."""
+        nodes = (*self.graph.inputs, *(node for node in self.graph.nodes if node.op != "expand"))
+        return all(node.type.is_contiguous for node in nodes if isinstance(node.type, TensorType))
 
     def _input_view(self, out: InputView) -> str:
         name = self.names[self.graph.inputs[out.input]]
@@ -282,6 +291,17 @@ class _Printer:
 _ALWAYS_INLINE = frozenset({"reshape", "permute", "expand", "slice", "full", "iota", "getitem"})
 
 
+def _unexpanded(node: Node) -> Sequence[Any]:
+    """The arguments before their `expand`, where broadcasting them gives the node's shape all the same."""
+    args = [arg.args[0] if isinstance(arg, Node) and arg.op == "expand" else arg for arg in node.args]
+    covered = [False] * node.tensor.rank
+    for arg in args:
+        if isinstance(arg, Node):
+            for i, (have, want) in enumerate(zip(arg.tensor.shape, node.tensor.shape, strict=True)):
+                covered[i] = covered[i] or same_dim(have, want)
+    return args if all(covered) else node.args
+
+
 def _bare(text: str) -> str:
     """Without the outermost parentheses, if they enclose the whole text."""
     if not text.startswith("(") or not text.endswith(")"):
@@ -296,8 +316,11 @@ def _bare(text: str) -> str:
 
 
 def _view_text(name: str, out: InputView | BufferView) -> str:
-    shape, strides = (f"({dims_text(dims)}{',' if dims else ''})" for dims in (out.type.shape, out.type.strides))
-    return f"ops.view({name}, {shape}, {strides}, {dim_text(out.offset)})"
+    return f"ops.view({name}, {_tuple(out.type.shape)}, {_tuple(out.type.strides)}, {dim_text(out.offset)})"
+
+
+def _tuple(dims: Sequence[Any]) -> str:
+    return f"({dims_text(dims)}{',' if len(dims) == 1 else ''})"
 
 
 def _device(node: Node) -> str:

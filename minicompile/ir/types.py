@@ -10,7 +10,7 @@ result must work compiled as it did in eager.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -19,7 +19,7 @@ from .symbols import dims_product, dims_text, is_static, same_dim
 if TYPE_CHECKING:
     import sympy
 
-    Dim = Union[int, sympy.Expr]
+    Dim: TypeAlias = int | sympy.Expr
 else:
     Dim = Any
 
@@ -87,7 +87,7 @@ class SizeType:
         return f"size({dims_text((self.expr,))})"
 
 
-ValueType = Union[TensorType, SizeType, tuple]
+ValueType = TensorType | SizeType | tuple
 
 
 _SHORT_NAMES = {

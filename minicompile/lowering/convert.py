@@ -19,6 +19,7 @@ import torch
 from ..ir.graph import BufferView, Graph, GraphBuilder, InputView, Node
 from ..ir.symbols import is_static, to_dim, to_dims
 from ..ir.types import SizeType, TensorType
+from ..torch_compat import symbol_hint
 from .decompose import decompose
 from .emit import KERNEL_DTYPES, Emitter, same_shape, scalar_as
 from .errors import LoweringError, NotConvertible
@@ -237,7 +238,6 @@ def size_hints(inputs: Sequence[Any]) -> dict[str, int]:
 
 def _add_hints(node: Any, hints: dict[str, int]) -> None:
     for symbol in node.expr.free_symbols:
-        if symbol.name not in hints:
-            value = node.shape_env.backed_var_to_val.get(symbol)
-            if value is not None:
-                hints[symbol.name] = int(value)
+        value = symbol_hint(node.shape_env, symbol)
+        if value is not None:
+            hints[symbol.name] = value

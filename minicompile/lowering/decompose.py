@@ -20,10 +20,14 @@ from .rules import RULES
 
 if TYPE_CHECKING:
     from .convert import Converter
-    from .trace import Call
+    from .trace import Call, Trace
 
 _HOPELESS: set[Any] = set()
 """Operators whose decomposition has once led to an operator without a rule; not tried again in this process."""
+
+
+_KEPT = frozenset({"aten::linspace", "aten::logspace"})
+"""Operators whose decomposition rounds in other places than ATen does."""
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +39,7 @@ def decompose(c: Converter, call: Call) -> bool:
     """Convert the call through its decomposition and bind its results. False: nothing was changed."""
     if call.func in RULES or call.func in _HOPELESS or has_effect(call.func) or is_view(call.func):
         return False
-    if not _kernel_dtypes(call) or call.func not in _table():
+    if not _kernel_dtypes(call) or call.func not in _table() or call.func._schema.name in _KEPT:
         return False
     saved, known = len(c.builder.nodes), dict(c.values)
     try:
@@ -65,9 +69,16 @@ def _record(call: Call) -> Trace:
     recorded = Trace([])
     with torch.no_grad(), mode, _Recorder(recorded) as recorder:
         recorder.origin = call.origin
-        result = _table()[call.func](*call.args, **call.kwargs)
+        result = _table()[call.func](*_own_lists(call.args), **_own_lists(call.kwargs))
     recorded.outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     return recorded
+
+
+def _own_lists(value: Any) -> Any:
+    """The arguments with copied lists: some decompositions write into the lists that they are given."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_own_lists, value))
+    return {name: _own_lists(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _place_all(c: Converter, call: Call, recorded: Trace) -> None:
@@ -88,7 +99,3 @@ def _place_all(c: Converter, call: Call, recorded: Trace) -> None:
         if node.tensor.dtype is not type.dtype:
             raise NotConvertible(f"the decomposition of {call.func} has another dtype")
         c.values[id(fake)] = node if node.tensor.strides == type.strides else c.copy(node, type)
-
-
-if TYPE_CHECKING:
-    from .trace import Trace  # noqa: F811

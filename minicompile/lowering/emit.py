@@ -80,7 +80,9 @@ class Emitter:
 
     def reshape(self, node: Node, shape: Sequence[Any]) -> Node:
         shape = tuple(shape)
-        return node if same_shape(node.tensor.shape, shape) else self.builder.add("reshape", (node,), node.tensor.like(shape=shape))
+        if same_shape(node.tensor.shape, shape):
+            return node
+        return self.builder.add("reshape", (node,), node.tensor.like(shape=shape))
 
     def permute(self, node: Node, dims: Sequence[int]) -> Node:
         dims = tuple(dim % max(len(dims), 1) for dim in dims)

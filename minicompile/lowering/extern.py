@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 def has_effect(func: Any) -> bool:
-    """Whether a call does more than return a value: draws random numbers, or writes to an argument."""
-    return func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags
+    """Whether a call does more than return a value: it draws random numbers, writes to an argument, returns nothing."""
+    schema = func._schema
+    return schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in func.tags
 
 
 def emit_extern(c: Converter, call: Call) -> list[Node | None]:
@@ -67,11 +68,13 @@ def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None])
     attrs: dict[str, Any] = {"target": target, "kwargs": kwargs, "keywords": keywords}
     if has_effect(target):
         attrs["effect"] = True
-    if isinstance(call.result, torch.Tensor):
+    if isinstance(call.result, torch.Tensor) and types[0] is not None:
         return [c.builder.add("extern", args, types[0], **attrs)]
     node = c.builder.add("extern", args, tuple(types), **attrs)
-    used = (t if id(fake) in c.needed else None for t, fake in zip(types, call.results, strict=True))
-    return [t and c.builder.add("getitem", (node, i), t) for i, t in enumerate(used)]
+    return [
+        c.builder.add("getitem", (node, i), type) if type is not None and id(fake) in c.needed else None
+        for i, (type, fake) in enumerate(zip(types, call.results, strict=True))
+    ]
 
 
 def split_arguments(c: Converter, call: Call) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:

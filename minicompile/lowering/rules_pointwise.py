@@ -123,7 +123,13 @@ def div_mode(c: Any, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
     if rounding_mode is None:
         return div(c, x, y)
     _safe_divisor(c, y)
-    return c.pointwise("floor_divide" if rounding_mode == "floor" else "trunc_divide", *c.promote(c.out.dtype, x, y))
+    x, y = c.promote(c.out.dtype, x, y)
+    if rounding_mode == "floor":
+        return c.floor_divide(x, y)
+    if opmath(c.out.dtype) is c.out.dtype:
+        return c.trunc_divide(x, y)
+    quotient = c.div(*c.promote(opmath(c.out.dtype), x, y))
+    return c.trunc(c.cast(quotient, c.out.dtype))  # eager rounds the quotient to half precision before it truncates
 
 
 @rule("floor_divide")

@@ -11,7 +11,8 @@ another result, shows itself by the storage of its wrapper.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +20,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..ir.graph import Origin
+from ..ir.origins import origin_of
 from .errors import LoweringError
-from .origins import origin_of
 
 
 @dataclass
@@ -78,18 +79,34 @@ class Trace:
     alive: list[Any] = field(default_factory=list)
 
 
-class _Recorder(TorchDispatchMode):
-    """Notes every call that returns a tensor."""
+class _HiddenWrite(Exception):
+    """ATen's batch norm writes its running statistics without saying so in its schema; trace again (see `trace`)."""
 
-    def __init__(self, trace: Trace) -> None:
+
+def _writes_secretly(func: Any, args: tuple[Any, ...]) -> bool:
+    """A batch norm in training that is given running statistics."""
+    name = func._schema.name
+    return name in _BATCH_NORMS and args[3] is not None and bool(args[5])
+
+
+_BATCH_NORMS = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes every call that returns a tensor, or nothing (those act). Raises _HiddenWrite, or LoweringError if it must not be tried again."""
+
+    def __init__(self, trace: Trace, may_retry: bool = False) -> None:
         super().__init__()
         self.trace = trace
+        self.may_retry = may_retry
         self.origin: Origin | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if _writes_secretly(func, args):
+            raise _HiddenWrite() if self.may_retry else LoweringError(f"{func} writes to its arguments unseen")
         result = func(*args, **kwargs)
-        if isinstance(result, (torch.Tensor, tuple, list)):
+        if result is None or isinstance(result, (torch.Tensor, tuple, list)):
             self.trace.calls.append(Call(func, args, kwargs, result, self.origin))
         return result
 
@@ -125,22 +142,35 @@ def _fake_input(value: Any, mode: Any) -> Any:
 def trace(gm: torch.fx.GraphModule, example_inputs: Any) -> Trace:
     """Run `gm` functionally on the fake tensors of `example_inputs` (see the module's docstring).
 
+    Composite operators are taken apart by ATen's own C++, which is fast, or by torch's Python dispatcher, which knows
+    more: it keeps symbolic sizes symbolic, and says what batch norm writes. The second is used where needed.
+
     Raises:
         LoweringError: an input's metadata was changed in place, an output views an input in another dtype, a constant
-            was mutated, or the graph holds a node kind that has no functional run (submodule calls).
+            was mutated, the values of a tensor are needed, or any other failure to run the graph on fake tensors.
     """
     mode = fake_mode_of(example_inputs)
-    result = Trace(fake_inputs(example_inputs, mode))
-    wrappers = [_functional(value) for value in result.inputs]
+    inputs = fake_inputs(example_inputs, mode)
+    try:
+        return _trace(gm, inputs, mode, any(map(_is_dynamic, inputs)))
+    except _HiddenWrite:
+        return _trace(gm, inputs, mode, True)
+
+
+def _trace(gm: torch.fx.GraphModule, inputs: list[Any], mode: Any, python_dispatcher: bool) -> Trace:
+    from torch._dispatch.python import enable_python_dispatcher
+
+    result = Trace(inputs)
+    wrappers = [_functional(value) for value in inputs]
     constants = _wrap_constants(gm, result, mode)
-    recorder = _Recorder(result)
-    dynamic = any(_is_dynamic(value) for value in result.inputs)
+    recorder = _Recorder(result, may_retry=not python_dispatcher)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
+        stack.enter_context(_same_autocast_after())
         stack.enter_context(mode)
         stack.enter_context(recorder)
-        if dynamic:
-            stack.enter_context(_python_dispatcher())
+        if python_dispatcher:
+            stack.enter_context(enable_python_dispatcher())
         torch._enable_functionalization(reapply_views=True)
         stack.callback(torch._disable_functionalization)
         outputs = _interpret_or_refuse(gm, wrappers, constants, recorder)
@@ -149,10 +179,17 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Any) -> Trace:
     return result
 
 
-def _python_dispatcher() -> Any:
-    from torch._dispatch.python import enable_python_dispatcher
-
-    return enable_python_dispatcher()
+@contextmanager
+def _same_autocast_after() -> Iterator[None]:
+    """Graphs hold calls that enter and leave autocast; one that fails in between must not leave it on."""
+    devices = ("cpu", "cuda")
+    before = [(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices]
+    try:
+        yield
+    finally:
+        for device, enabled, dtype in before:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
 
 
 def _is_dynamic(value: Any) -> bool:
@@ -186,7 +223,7 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _interpret(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
+def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
     """Walk the FX graph once; returns the flat list of its results."""
     env: dict[Any, Any] = {}
     placeholders = iter(inputs)
@@ -205,14 +242,18 @@ def _interpret(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str,
 
 
 def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
-    """`_interpret`, where torch's ways of saying that a value cannot be known while tracing are LoweringErrors."""
+    """`_interpret`, where whatever goes wrong is a LoweringError that names the user's line."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     try:
         outputs = _interpret(gm, inputs, constants, recorder)
+    except (_HiddenWrite, LoweringError):
+        raise
     except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
         raise LoweringError(f"{recorder.origin or 'an operator'} needs the values of a tensor: {error}") from error
+    except Exception as error:
+        raise LoweringError(f"{recorder.origin or 'the graph'} does not run on fake tensors: {error}") from error
     if any(isinstance(out, (tuple, list, dict)) for out in outputs):
         raise LoweringError("an output of the FX graph is a container; outputs are a flat tuple")
     return outputs
@@ -223,15 +264,9 @@ def _evaluate(node: Any, args: Any, kwargs: Any) -> Any:
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
         raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
-    # Only torch's Python decomposition of batch norm says that the running statistics are written; ATen's schema
-    # does not. It is slower to dispatch, so it is on only where it matters.
-    with _python_dispatcher() if _is_batch_norm(node.target) else nullcontext():
-        return node.target(*args, **kwargs)
-
-
-def _is_batch_norm(target: Any) -> bool:
-    name = getattr(target, "__name__", str(target))
-    return "batch_norm" in name or "instance_norm" in name
+    if node.target is torch._C._set_grad_enabled:
+        return None  # values do not depend on it, and writing to a leaf would be refused
+    return node.target(*args, **kwargs)
 
 
 def _fill(value: Any, env: dict[Any, Any]) -> Any:

@@ -13,6 +13,7 @@ temporary one for the rest of the process, with one warning: a cache must never 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import shutil
@@ -118,7 +119,7 @@ def scratch_path(path: Path) -> Path:
 def info() -> CacheInfo:
     """Count what the folder in use holds."""
     folder = cache_dir()
-    sizes = [entry.stat().st_size for entry in _entries(folder)]
+    sizes = list(_entries(folder).values())
     return CacheInfo(folder, len(sizes), sum(sizes), folder != requested_dir())
 
 
@@ -131,8 +132,16 @@ def clear() -> int:
     return removed
 
 
-def _entries(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.is_file()]
+def _entries(folder: Path) -> dict[Path, int]:
+    """Files and their sizes. Other processes may remove any of them, or the folder, meanwhile."""
+    entries = {}
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode):
+                    entries[path] = status.st_size
+    return entries
 
 
 def _prepare(folder: Path) -> None:

@@ -42,7 +42,11 @@ def build_shared_object(source: str) -> Path:
     try:
         return _build(library, source, command, libraries)
     except OSError as problem:
-        return _build(cache.use_temporary(problem) / library.name, source, command, libraries)
+        library = cache.use_temporary(problem) / library.name
+    try:
+        return _build(library, source, command, libraries)
+    except OSError as problem:  # it wasn't the folder
+        raise CompileError(library.with_suffix(".cpp"), str(problem)) from problem
 
 
 def missing_message() -> str:
@@ -83,9 +87,7 @@ def _build(library: Path, source: str, command: list[str], libraries: list[str])
     full = [*command, str(text), "-x", "none", "-Wl,--as-needed", *libraries, "-o", str(scratch)]
     start = time.perf_counter()
     try:
-        run = subprocess.run(full, capture_output=True, text=True, errors="replace", env=_environment())
-        if run.returncode != 0:
-            _raise_failure(text, run.stderr or run.stdout)
+        _compile(full, text)
         os.replace(scratch, library)
     finally:
         scratch.unlink(missing_ok=True)
@@ -93,12 +95,16 @@ def _build(library: Path, source: str, command: list[str], libraries: list[str])
     return library
 
 
-def _environment() -> dict[str, str]:
-    """The compiler's messages in English, since _raise_failure reads them."""
-    return {**os.environ, "LC_ALL": "C"}
-
-
-def _raise_failure(source: Path, output: str) -> None:
+def _compile(command: list[str], source: Path) -> None:
+    """Run the compiler, whose messages are read and so must be in English."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+    except OSError as problem:
+        raise CompilerMissing(f"The C++ compiler {command[0]} can't be started: {problem}.") from problem
+    if run.returncode == 0:
+        return
+    output = run.stderr or run.stdout
     if any(sentence in output for sentence in _FOLDER_AT_FAULT):
         raise OSError(output.strip().splitlines()[-1])
     raise CompileError(source, output)

@@ -80,7 +80,8 @@ class B:
         return self.builder.add("iota", (), tensor_type(shape, torch.int64), dim=dim)
 
     def extern(self, target: Any, *args: Any, type: Any, **attrs: Any) -> Node:
-        return self.builder.add("extern", args, type, target=target, kwargs={}, **attrs)
+        more = {"kwargs": {}, "keywords": (), "effect": False, **attrs}
+        return self.builder.add("extern", args, type, target=target, **more)
 
     def finish(self, *outputs: Any, **more: Any) -> Graph:
         return self.builder.finish(outputs, **more)

@@ -1,4 +1,5 @@
-"""Fused C++ kernels against the reference interpreter: reductions, views, layouts, sizes; and how many kernels there are."""
+"""Fused C++ kernels against the reference interpreter: reductions, views, layouts, sizes; and how many kernels there
+are."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def check(graph: Graph, *inputs: Any, kernels: int | None = None, tolerance: flo
         assert one.dtype == other.dtype and one.shape == other.shape
         if isinstance(out, Node):
             assert all(n == 1 or a == b for n, a, b in zip(one.shape, one.stride(), out.tensor.strides, strict=True))
-        assert torch.allclose(one.double(), other.double(), rtol=tolerance, atol=tolerance, equal_nan=True), (one, other)
+        close = torch.allclose(one.double(), other.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+        assert close, (one, other)
     if kernels is not None:
         assert len(compiled.kernels) == kernels, compiled.describe()
     return compiled
@@ -77,7 +79,10 @@ def test_reduced_dimensions(dims: tuple[int, ...]) -> None:
     check(b.finish(b.sum(x, *dims), b.amax(b.mul(x, 2.0), *dims)), torch.randn(5, 17, 13))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64])
+REDUCED = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", REDUCED, ids=str)
 def test_reductions_of_all_kinds(dtype: torch.dtype) -> None:
     b = B()
     x = b.input(3, 37, dtype=dtype)

@@ -10,6 +10,7 @@ import torch
 from minicompile import passes
 from minicompile.ir import reference
 from minicompile.ir.graph import Graph
+from minicompile.ir.printer import runnable
 from minicompile.ir.verifier import verify
 from minicompile.lowering import lower
 
@@ -36,9 +37,10 @@ def same_layout(inputs: Any) -> list[Any]:
     return [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x) for x in inputs]
 
 
-def run_and_compare(graph: Graph, function: Callable[..., Any], inputs: Any) -> None:
+def run_and_compare(compiled: Callable[..., Any], function: Callable[..., Any], inputs: Any) -> None:
+    """Results, and the inputs as left behind, are eager's."""
     ours, theirs = same_layout(inputs), same_layout(inputs)
-    results = reference.run(graph, *ours)
+    results = compiled(*ours)
     expected = function(*theirs)
     expected = expected if isinstance(expected, (tuple, list)) else (expected,)
     assert len(results) == len(expected)
@@ -47,10 +49,12 @@ def run_and_compare(graph: Graph, function: Callable[..., Any], inputs: Any) -> 
 
 
 def check_function(function: Callable[..., Any], *inputs: torch.Tensor) -> Graph:
-    """Compare before and after the passes; returns the graph as lowered."""
+    """Compare before and after the passes, and as printed; returns the graph as lowered."""
     graph = lowered(function, *inputs)
-    run_and_compare(graph, function, inputs)
-    run_and_compare(passes.run(graph), function, inputs)
+    optimised = passes.run(graph)
+    run_and_compare(lambda *args: reference.run(graph, *args), function, inputs)
+    run_and_compare(lambda *args: reference.run(optimised, *args), function, inputs)
+    run_and_compare(runnable(optimised), function, inputs)
     return graph
 
 

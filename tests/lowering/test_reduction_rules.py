@@ -141,7 +141,8 @@ def test_batch_norm_in_inference(kernel_only, shape):
 
 
 def test_batch_norm_in_training_writes_its_statistics(check):
-    graph = check(lambda x, m, v: F.batch_norm(x, m, v, training=True), torch.randn(4, 3), torch.zeros(3), torch.ones(3))
+    inputs = torch.randn(4, 3), torch.zeros(3), torch.ones(3)
+    graph = check(lambda x, m, v: F.batch_norm(x, m, v, training=True), *inputs)
     assert [index for index, _ in graph.writes] == [1, 2]
 
 

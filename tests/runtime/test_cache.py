@@ -27,6 +27,8 @@ def test_what_is_put_is_got(tmp_path):
     info = cache.info()
     assert (info.path, info.entries, info.size, info.temporary) == (tmp_path / "asked", 1, 3, False)
     assert cache.clear() == 1 and cache.get("a.cubin") is None and cache.info().entries == 0
+    (tmp_path / "asked").rmdir()
+    assert cache.clear() == 0 and cache.info().size == 0
 
 
 def test_where_the_folder_is(monkeypatch, tmp_path):

@@ -104,6 +104,25 @@ def test_no_compiler(monkeypatch):
         cpp_build.build_shared_object(ANSWER)
 
 
+def test_a_compiler_that_cannot_be_started(monkeypatch, tmp_path):
+    broken = tmp_path / "cxx"
+    broken.write_text("no program")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(CompilerMissing, match="can't be started"):
+        cpp_build.build_shared_object(unique("never"))
+
+
+def test_a_failure_that_only_looks_like_the_folders(monkeypatch, tmp_path):
+    broken = tmp_path / "cxx"
+    broken.write_text("#!/bin/sh\necho 'cc1plus: Permission denied' >&2; exit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setattr(cache, "_temporary", {})
+    with pytest.raises(CompileError, match="Permission denied"):
+        cpp_build.build_shared_object(unique("never"))
+
+
 def test_cxx_is_honoured(monkeypatch, tmp_path):
     wrapper = tmp_path / "my compiler"
     wrapper.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec {shutil.which("c++")} "$@"\n')

@@ -12,6 +12,7 @@ import functools
 import inspect
 import operator
 import types
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -376,6 +377,24 @@ def _dict(tr: Tracer, source: Value | None = None, /, **named: Value) -> Value:
 
     pairs = pairs_of(tr, source.realize(tr)) if source is not None else []
     return make_dict(tr, [*pairs, *((ConstantValue(name), value) for name, value in named.items())])
+
+
+@rule(OrderedDict)
+def _ordered_dict(tr: Tracer, source: Value | None = None, /, **named: Value) -> Value:
+    from .containers import make_dict, pairs_of
+
+    pairs = pairs_of(tr, source.realize(tr)) if source is not None else []
+    return make_dict(tr, [*pairs, *((ConstantValue(name), value) for name, value in named.items())], OrderedDict)
+
+
+@rule(defaultdict)
+def _defaultdict(tr: Tracer, factory: Value | None = None, source: Value | None = None, /) -> Value:
+    from .containers import make_dict, pairs_of
+
+    result = make_dict(tr, pairs_of(tr, source.realize(tr)) if source is not None else [], defaultdict)
+    is_none = factory is None or isinstance(factory.realize(tr), ConstantValue)
+    result.factory = None if is_none else factory
+    return result
 
 
 @rule(slice)

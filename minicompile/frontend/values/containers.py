@@ -60,7 +60,7 @@ class SequenceValue(Value):
         return any(equal(tr, element.realize(tr), item) for element in self.elements)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        fields = getattr(self.kind, "_fields", ())
+        fields = field_names(self.kind)
         if name in fields:
             return self.elements[fields.index(name)]
         return method_of(tr, self, name, SEQUENCE_METHODS)
@@ -114,8 +114,15 @@ def _build_list(glue: Glue, value: SequenceValue) -> str:
     if not any(glue.may_refer_back(element) for element in value.elements):
         return f"[{', '.join(glue.ref(element) for element in value.elements)}]"
     name = glue.assign("[]", value)
-    glue.line(f"{name}[:] = [{', '.join(glue.ref(element) for element in value.elements)}]")
+    glue.fill(lambda: f"{name}[:] = [{', '.join(glue.ref(element) for element in value.elements)}]")
     return name
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """Names of the items of a named tuple, or of one of torch's result types (`torch.return_types.max`)."""
+    if hasattr(kind, "n_sequence_fields"):
+        return kind.__match_args__
+    return getattr(kind, "_fields", ())
 
 
 class SliceValue(Value):
@@ -226,7 +233,7 @@ class DictValue(Value):
         factory = glue.ref(self.factory) if self.factory is not None else ""
         name = glue.assign("{}" if self.kind is dict else f"{glue.keep(self.kind)}({factory})", self)
         for key, value in pairs:
-            glue.line(f"{name}[{key}] = {glue.ref(value)}")
+            glue.fill(lambda key=key, value=value: f"{name}[{key}] = {glue.ref(value)}")  # type: ignore[misc]
         return name
 
 

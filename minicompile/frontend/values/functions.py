@@ -51,8 +51,9 @@ class CellValue(Value):
 
     def build(self, glue: Glue) -> str:
         name = glue.assign("__cell__()", self)
-        if self.contents is not None:
-            glue.line(f"{name}.cell_contents = {glue.ref(self.contents)}")
+        contents = self.contents
+        if contents is not None:
+            glue.fill(lambda: f"{name}.cell_contents = {glue.ref(contents)}")
         return name
 
 
@@ -114,16 +115,20 @@ class FunctionValue(Value):
         arguments = [glue.keep(self.code), glue.keep(self.globals_dict), repr(self.name.rpartition(".")[2])]
         name = glue.assign(f"__function__({', '.join([*arguments, 'None', glue.cells(self.closure)])})", self)
         if self.defaults:
-            glue.line(f"{name}.__defaults__ = ({''.join(f'{glue.ref(value)}, ' for value in self.defaults)})")
+            glue.fill(lambda: f"{name}.__defaults__ = ({''.join(f'{glue.ref(value)}, ' for value in self.defaults)})")
         if self.kwdefaults:
-            inside = ", ".join(f"{key!r}: {glue.ref(value)}" for key, value in self.kwdefaults.items())
-            glue.line(f"{name}.__kwdefaults__ = {{{inside}}}")
-        if self.annotations is not None:
-            glue.line(f"{name}.__annotations__ = __annotations_dict__({glue.ref(self.annotations)})")
+            glue.fill(lambda: f"{name}.__kwdefaults__ = {{{_named(glue, self.kwdefaults)}}}")
+        annotations = self.annotations
+        if annotations is not None:
+            glue.fill(lambda: f"{name}.__annotations__ = __annotations_of__({glue.ref(annotations)})")
         glue.line(f"{name}.__qualname__ = {self.name!r}")
         for key, value in self.attributes.items():
-            glue.line(f"{name}.{key} = {glue.ref(value)}")
+            glue.fill(lambda key=key, value=value: f"{name}.{key} = {glue.ref(value)}")  # type: ignore[misc]
         return name
+
+
+def _named(glue: Glue, values: dict[str, Value]) -> str:
+    return ", ".join(f"{key!r}: {glue.ref(value)}" for key, value in values.items())
 
 
 def outside_function(tr: Tracer, fn: types.FunctionType, source: Source) -> FunctionValue:

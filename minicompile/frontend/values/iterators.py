@@ -70,7 +70,8 @@ class IteratorValue(Value):
         return f"__iter__(({rest}))"
 
     def _positioned(self, glue: Glue, container: Value) -> str:
-        name = glue.assign(f"__iter__({glue.ref(container)})")
+        name = glue.assign(f"__iter__({glue.ref(container)})", self)
         if self.position:
-            glue.line(f"{name}.__setstate__({self.position})")
+            # Behind the journal: a list that it extends is shorter until then, and a position beyond it is cut off.
+            glue.late(f"{name}.__setstate__({self.position})")
         return name

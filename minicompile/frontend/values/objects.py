@@ -417,7 +417,9 @@ class ObjectValue(Value):
         assert self.class_value is not None
         name = glue.assign(f"__object_new__({glue.ref(self.class_value)})", self)
         for key, value in self.attributes.items():
-            glue.line(f"__object_setattr__({name}, {key!r}, {glue.ref(value)})")
+            glue.fill(  # type: ignore[misc]
+                lambda key=key, value=value: f"__object_setattr__({name}, {key!r}, {glue.ref(value)})"
+            )
         return name
 
 

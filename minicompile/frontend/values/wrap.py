@@ -20,12 +20,13 @@ from ..skip import is_own_decorator_output, why_not_inlined
 from ..sources import AttrSource, ConstSource, DictKeySource, ItemSource, ModuleMemberSource, RegistrySource, Source
 from .base import Lazy, OpaqueValue, Value
 from .builtins import CallableValue, has_rule
-from .constant import FOREIGN, ConstantValue, is_constant_object
+from .constant import ConstantValue, is_constant_object
 from .containers import DictValue, SequenceValue, SetValue
 from .contexts import GradModeExit, GradModeExitValue
 from .functions import MethodValue, PartialValue, outside_function, slot_cell
 from .nn_module import make_module
 from .objects import ClassValue, ObjectValue, PyModuleValue
+from .real_iterators import KINDS, RealIteratorValue
 from .torch_functions import is_torch_function
 
 if TYPE_CHECKING:
@@ -200,6 +201,11 @@ def _grad_exit(tr: Tracer, obj: GradModeExit, source: Source) -> Value:
     return GradModeExitValue(obj.previous, source)
 
 
+def _real_iterator(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_type(source, obj)
+    return RealIteratorValue(obj, source)
+
+
 def _opaque(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     return OpaqueValue(obj, source)
@@ -246,5 +252,5 @@ _BY_TYPE: dict[type, Maker] = {
     types.CellType: _cell,
     functools.partial: _partial,
     GradModeExit: _grad_exit,
+    **dict.fromkeys(KINDS, _real_iterator),
 }
-assert torch.finfo in FOREIGN

@@ -10,13 +10,13 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from ..ir.graph import Origin
+from .graph import Origin
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
 
 
 def origin_of(node: Any) -> Origin | None:
-    """The node's Origin. Dynamo's stack traces run from the outermost frame to the innermost, which is the one taken."""
+    """The node's Origin. Of Dynamo's stack traces, outermost frame first, the innermost frame is taken."""
     origin = node.meta.get("origin")
     if origin is not None:
         return origin
@@ -37,10 +37,12 @@ def call_name(node: Any) -> str:
     """torch's name for what an FX node calls, as a user would write it."""
     if node.op == "call_method":
         return f"Tensor.{node.target}"
-    if isinstance(node.target, str):
-        return node.target
-    name = getattr(node.target, "__name__", str(node.target))
-    module = getattr(node.target, "__module__", None) or ""
-    prefix = {"torch._C._nn": "torch.nn.functional", "_operator": "operator"}.get(module, module)
-    short = prefix.split("._")[0]
-    return f"{short}.{name}" if short.startswith(("torch", "operator")) else f"torch.{name}"
+    target = (node.meta.get("source_fn_stack") or [(None, node.target)])[-1][1]
+    if isinstance(target, str):
+        return target
+    if hasattr(target, "_schema"):
+        return target._schema.name.replace("::", ".")
+    name = getattr(target, "__name__", str(target))
+    module = getattr(target, "__module__", None) or ""
+    module = {"torch._C._nn": "torch.nn.functional", "_operator": "operator"}.get(module, module).split("._")[0]
+    return f"{module}.{name}" if module.startswith(("torch", "operator")) else f"torch.{name}"

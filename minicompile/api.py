@@ -1,0 +1,321 @@
+"""The public face of compilation: `compile()` and what it returns.
+
+In: a function, bound method, callable object or nn.Module, and options. Out: something to call in its place.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_instances: weakref.WeakSet[Any] = weakref.WeakSet()
+_lock = threading.Lock()
+_retired: dict[str, int] = {}
+_STATS = ("graphs", "graph_breaks", "frames", "recompiles", "kernels", "cache_hits")
+
+
+class CompiledFunction:
+    """A compiled callable. Attributes of the original (`__name__`, `__doc__`, its own) are reachable through it.
+
+    Attributes:
+        entries: one per guard set, in the order in which they were compiled: `.guards`, `.graphs`, `.code`, `.seconds`.
+        recompiles: what was called with, and which guards failed.
+        breaks: graph breaks with reason, place and hint.
+    """
+
+    def __init__(self, fn: Callable[..., Any], make_context: Callable[[], Any]) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.__minicompile_original__ = fn
+        self._make_context = make_context
+        self._context: Any = None
+        with _lock:
+            _instances.add(self)
+
+    @property
+    def context(self) -> Any:
+        """The compile context, made on first use."""
+        if self._context is None:
+            with _lock:
+                if self._context is None:
+                    self._context = self._make_context()
+        return self._context
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        context = self._context or self.context
+        return context.run(context, self.__minicompile_original__, args, kwargs)
+
+    # Dynamo must not trace into us: our entries are compiled code already.
+    __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """As a method in a class body: bound, like the function it stands for."""
+        return self if owner is None else functools.partial(self, owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and name.endswith("context"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["__minicompile_original__"], name)
+
+    def __repr__(self) -> str:
+        return f"<minicompile.compile of {self.__minicompile_original__!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a compiled function cannot be pickled; pickle the original and compile it again")
+
+    @property
+    def entries(self) -> list[Any]:
+        return list(self._context.entries) if self._context is not None else []
+
+    @property
+    def recompiles(self) -> list[Any]:
+        return list(self._context.recompiles) if self._context is not None else []
+
+    @property
+    def breaks(self) -> list[Any]:
+        """Every graph break that was met, in the order in which they were."""
+        return [record for entry in self.entries for record in entry.breaks]
+
+    @property
+    def stats(self) -> dict[str, int]:
+        return dict(self._context.stats) if self._context is not None else {}
+
+    def reset(self) -> None:
+        """Forget every compiled entry."""
+        context, self._context = self._context, None
+        if context is not None:
+            for name, count in context.stats.items():
+                _retired[name] = _retired.get(name, 0) + count
+
+
+class CompiledModule(torch.nn.Module):
+    """A compiled nn.Module: calling it runs compiled code, everything else is the original's."""
+
+    def __init__(self, module: torch.nn.Module, make_context: Callable[[], Any]) -> None:
+        # nn.Module's own __init__ would give us registries of our own; ours are the original's.
+        object.__setattr__(self, "_orig_mod", module)
+        object.__setattr__(self, "_compiled", CompiledFunction(module, make_context))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled(*args, **kwargs)
+
+    __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["_orig_mod"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["_orig_mod"], name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN_NAMES or name.startswith("__"):
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "__dict__")["_orig_mod"], name)
+
+    def __repr__(self) -> str:
+        return f"minicompile.compile of {self._orig_mod!r}"
+
+    def __dir__(self) -> list[str]:
+        return [*dir(self._orig_mod), "entries", "recompiles", "breaks"]
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Any:
+        return iter(self._orig_mod)  # type: ignore[call-overload]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]
+
+    @property
+    def entries(self) -> list[Any]:
+        return self._compiled.entries
+
+    @property
+    def recompiles(self) -> list[Any]:
+        return self._compiled.recompiles
+
+    @property
+    def breaks(self) -> list[Any]:
+        return self._compiled.breaks
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        import copy
+
+        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._compiled._make_context)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (_plain_module, (self._orig_mod,))
+
+
+_OWN_NAMES = frozenset({"_orig_mod", "_compiled", "entries", "recompiles", "breaks"})
+
+
+def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
+    """What a pickled compiled module comes back as: compiled code does not travel."""
+    return module
+
+
+@overload
+def compile(fn: None = None, **options: Any) -> Callable[[F], F]: ...
+@overload
+def compile(fn: F, **options: Any) -> F: ...
+def compile(
+    fn: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "auto",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    verify: bool = False,
+    disable: bool = False,
+) -> Any:
+    """Compile a function, bound method, callable object or nn.Module; a decorator if called without one.
+
+    Args:
+        fullgraph: raise GraphBreakError where the graph would break.
+        dynamic: True: sizes are symbols, one entry serves many; False: never; None: ints that vary become symbols.
+        backend: a name of `list_backends()` or a callable `(gm, example_inputs) -> callable`.
+        mode, options: see `minicompile.backends`.
+        verify: compare each new entry's first result with eager's.
+        disable: return `fn` as it is.
+    Raises:
+        TypeError: `fn` is not callable.
+        ValueError: an unknown backend, mode or option; lists the known ones.
+    """
+    if fn is None:
+        settings = dict(
+            fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, verify=verify, disable=disable
+        )
+        return lambda target: compile(target, **settings)
+    if not callable(fn):
+        raise TypeError(f"minicompile.compile needs a callable, got {type(fn).__name__}")
+    make_context = _context_maker(fullgraph, dynamic, backend, mode, options)
+    if disable:
+        return fn
+    if isinstance(fn, (CompiledFunction, CompiledModule)):
+        fn = fn._orig_mod if isinstance(fn, CompiledModule) else fn.__minicompile_original__
+    if isinstance(fn, torch.nn.Module):
+        return CompiledModule(fn, make_context)
+    return CompiledFunction(fn, make_context)
+
+
+def _context_maker(
+    fullgraph: bool, dynamic: bool | None, backend: Any, mode: str | None, options: dict[str, Any] | None
+) -> Callable[[], Any]:
+    from .backends import resolve
+
+    backend_fn = resolve(backend, mode=mode, options=options, strict=fullgraph)
+
+    def make() -> Any:
+        from .config import config
+        from .frontend.start import make_context
+
+        is_dynamic = dynamic if dynamic is not None else config.dynamic
+        return make_context(backend_fn, dynamic=is_dynamic, fullgraph=fullgraph)
+
+    return make
+
+
+# ---- the process ----
+
+
+def reset() -> None:
+    """Forget everything compiled in this process, and set the counters to zero."""
+    with _lock:
+        instances = list(_instances)
+    for instance in instances:
+        instance.reset()
+    _retired.clear()
+
+
+def stats() -> dict[str, int]:
+    """Counters since the last reset, over all compiled functions of the process."""
+    totals = {name: _retired.get(name, 0) for name in _STATS}
+    with _lock:
+        instances = list(_instances)
+    for instance in instances:
+        for name, count in instance.stats.items():
+            totals[name] = totals.get(name, 0) + count
+    return totals
+
+
+# ---- what a program says to the compiler ----
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> None:
+    """Make sizes of this tensor symbols when it is an argument of a compiled function: one entry for many sizes.
+
+    Args:
+        dim: the dimension or dimensions; negative ones count from the end.
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    _mark(tensor, dim, "_minicompile_dynamic", "_minicompile_static")
+
+
+def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
+    """Never make sizes of this tensor symbols, whatever `dynamic=` says; all dimensions if `dim` is None.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    _mark(tensor, list(range(tensor.dim())) if dim is None else dim, "_minicompile_static", "_minicompile_dynamic")
+
+
+def _mark(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], attribute: str, other: str) -> None:
+    dims = {dim} if isinstance(dim, int) else set(dim)
+    for each in dims:
+        if not -tensor.dim() <= each < tensor.dim():
+            raise IndexError(f"dimension {each} of a tensor with {tensor.dim()} dimensions")
+    dims = {each % tensor.dim() for each in dims}
+    setattr(tensor, attribute, frozenset(getattr(tensor, attribute, frozenset()) | dims))
+    setattr(tensor, other, frozenset(getattr(tensor, other, frozenset()) - dims))
+
+
+def disable(fn: F) -> F:
+    """A function that is never compiled nor traced into, though it may be called from compiled code."""
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        from .frontend import hook
+
+        return hook.run_off(fn, *args, **kwargs)
+
+    disabled.__minicompile_disable__ = True  # type: ignore[attr-defined]
+    return disabled  # type: ignore[return-value]
+
+
+def graph_break() -> None:
+    """End the graph here. Does nothing outside compiled code."""
+
+
+def is_compiling() -> bool:
+    """True while code is being traced into a graph, False otherwise."""
+    return False
+
+
+def allow_in_graph(fn: F) -> F:
+    """Make calls of `fn` nodes of the graph instead of tracing into it. It must be a function of tensors and constants."""
+    from .frontend.start import allow_function
+
+    allow_function(fn)
+    return fn
+
+
+def assume_constant_result(fn: F) -> F:
+    """Promise that `fn` always returns the same value for the same constants: it is called once, while tracing."""
+    from .frontend.start import assume_constant
+
+    assume_constant(fn)
+    return fn

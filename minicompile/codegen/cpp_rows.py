@@ -1,0 +1,295 @@
+"""Row kernels in C++: a loop over the rows (or over a pointwise kernel's outer axes), and in it the loops of `stages`.
+
+In: a `Kernel`. Out: the text of its C++ function.
+
+In a pointwise kernel the innermost axis plays the part of the row. Values that a later loop needs lie in row buffers
+on the stack, or on the heap where rows are long. A single long row is cut into chunks that go to the threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.symbols import dim_text, dims_product
+from .cpp_reduce import RUN, Accumulator
+from .cpp_text import CPP_TYPES, expression, store_text
+from .kernel_ir import Axis, Kernel, Value
+from .stages import Stages, stage
+
+GRAIN = 16384
+"""Elements below which starting threads costs more than it saves."""
+
+SPLIT = 65536
+"""Elements of a single row from which its loops are split over threads."""
+
+CHUNK = 16384
+"""Elements that one thread takes at a time from a single row; the order of joining depends on nothing else."""
+
+KEEP_ON_STACK = 32768
+"""Bytes of row buffers up to which they lie on the stack."""
+
+KEEP_AT_MOST = 65536
+"""Elements of a row up to which values are kept: beyond the caches, exp is cheaper than a trip to memory."""
+
+RECOMPUTE = 8
+"""Cost up to which a value is computed again in a later loop instead of kept."""
+
+
+class Lines:
+    """Text under construction."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def add(self, *lines: str) -> None:
+        self.lines.extend("  " * self.depth + line if not line.startswith("#") else line for line in lines)
+
+    def open(self, line: str) -> None:
+        self.add(line + " {")
+        self.depth += 1
+
+    def close(self) -> None:
+        self.depth -= 1
+        self.add("}")
+
+
+class RowPrinter:
+    """Prints one kernel. A subclass that walks rows in another way overrides `body` and `plan`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        parallel = kernel.of_kind("parallel")
+        self.inner = kernel.of_kind("reduce") if kernel.is_reduction else parallel[-1:]
+        self.outer = parallel if kernel.is_reduction else parallel[:-1]
+        self.stages = self.plan()
+        self.names = {value: f"v{i}" for i, value in enumerate(kernel.body)}
+        self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
+        self.out = Lines()
+
+    def plan(self) -> Stages:
+        limit = RECOMPUTE if self.kernel.hint("reduce") <= KEEP_AT_MOST else 1 << 30
+        return stage(self.kernel, frozenset(axis.name for axis in self.inner), limit)
+
+    @property
+    def splits_row(self) -> bool:
+        """One long row: its loops, not the rows, go to the threads."""
+        return self.kernel.is_reduction and not self.outer and len(self.inner) == 1 and self.inner[0].hint >= SPLIT
+
+    @property
+    def keeps_on_heap(self) -> bool:
+        size = dims_product(axis.size for axis in self.inner)
+        return bool(self.kept) and (not isinstance(size, int) or size * 8 * len(self.kept) > KEEP_ON_STACK)
+
+    # --- the frame ----------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        head = [*self._comments(), f'extern "C" int {self.kernel.name}(void **buffers, const int64_t *sizes) {{']
+        for i, name in enumerate(self.kernel.symbols):
+            self.out.add(f"const int64_t {name} = sizes[{i}];")
+        for i, buffer in enumerate(self.kernel.buffers):
+            type = CPP_TYPES[buffer.dtype]
+            star = f"{type} *__restrict " if buffer.output else f"const {type} *"
+            self.out.add(f"{star}{buffer.name} = ({'' if buffer.output else 'const '}{type} *)buffers[{i}];")
+        self.body()
+        return "\n".join([*head, *self.out.lines, "  return 0;", "}"])
+
+    def body(self) -> None:
+        if self.keeps_on_heap:
+            self._with_heap()
+        elif not self.outer and not self.kernel.is_reduction:
+            self._rows(0)
+            self._flat_loop()
+        else:
+            self._row_loop("parallel for")
+
+    def _comments(self) -> list[str]:
+        origins = dict.fromkeys(str(value.origin) for value in self.kernel.body if value.origin)
+        return [f"// {origin}".replace("\\", "/").replace("\n", " ") for origin in origins]
+
+    def _if_worth_it(self) -> str:
+        """The OpenMP clause that keeps small work on one thread."""
+        work = dims_product(axis.size for axis in self.kernel.axes)
+        return "" if isinstance(work, int) and work > GRAIN else f" if({dim_text(work, 'cpp')} > {GRAIN})"
+
+    def _is_small(self) -> bool:
+        work = dims_product(axis.size for axis in self.kernel.axes)
+        return isinstance(work, int) and work <= GRAIN
+
+    def _for(self, axis: Axis) -> str:
+        name = axis.name
+        return f"for (int64_t {name} = 0; {name} < {dim_text(axis.size, 'cpp')}; ++{name})"
+
+    def _flat_loop(self) -> None:
+        """A pointwise kernel over one axis, or over none."""
+        if self.inner:
+            self.out.add("#pragma omp simd" if self._is_small()
+                         else f"#pragma omp parallel for simd schedule(static){self._if_worth_it()}")
+            self.out.open(self._for(self.inner[0]))
+        for loop in self.stages.loops:
+            self._block(loop)
+        if self.inner:
+            self.out.close()
+            self._rows(1)
+
+    def _row_loop(self, directive: str, first: str = "") -> None:
+        """All rows, and in each the loops of the stages with the row-level code between them."""
+        if self.outer and not self._is_small():
+            self._pragma(directive, len(self.outer))
+        for axis in self.outer:
+            self.out.open(self._for(axis))
+        if first:
+            self.out.add(first)
+        if not self.keeps_on_heap:
+            self._declare_kept()
+        for k, loop in enumerate(self.stages.loops):
+            self._rows(k)
+            self._loop(k, loop)
+        self._rows(len(self.stages.loops))
+        for _ in self.outer:
+            self.out.close()
+
+    def _pragma(self, directive: str, loops: int) -> None:
+        collapse = f" collapse({loops})" if loops > 1 else ""
+        clause = "" if directive == "for" else self._if_worth_it()
+        self.out.add(f"#pragma omp {directive}{collapse} schedule(static){clause}")
+
+    def _declare_kept(self) -> None:
+        size = dim_text(dims_product(axis.size for axis in self.inner), "cpp")
+        for value, name in self.kept.items():
+            self.out.add(f"alignas(64) {CPP_TYPES[value.dtype]} {name}[{size}];")
+
+    def _with_heap(self) -> None:
+        """Row buffers too large for the stack: one set a thread. The kernel returns 1 where there is no memory."""
+        if not self.outer or self._is_small():
+            self._allocate()
+            self.out.add(f"if ({self._missing()}) {{ {self._free()} return 1; }}")
+            self._row_loop("for")
+            self.out.add(self._free())
+            return
+        self.out.add("int failed = 0;", f"#pragma omp parallel{self._if_worth_it()}")
+        self.out.open("")
+        self._allocate()
+        self.out.add(f"const bool missing = {self._missing()};",
+                     "if (missing) __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);")
+        self._row_loop("for", "if (missing) continue;")  # a shared loop must be met by every thread
+        self.out.add(self._free())
+        self.out.close()
+        self.out.add("if (failed) return 1;")
+
+    def _allocate(self) -> None:
+        size = dim_text(dims_product(axis.size for axis in self.inner), "cpp")
+        for value, name in self.kept.items():
+            type = CPP_TYPES[value.dtype]
+            self.out.add(f"{type} *__restrict {name} = ({type} *)__builtin_malloc(sizeof({type}) * ({size} + 1));")
+
+    def _missing(self) -> str:
+        return " || ".join(f"!{name}" for name in self.kept.values())
+
+    def _free(self) -> str:
+        return " ".join(f"__builtin_free({name});" for name in self.kept.values())
+
+    # --- one loop -----------------------------------------------------------------------------------------------
+
+    def _rows(self, k: int) -> None:
+        self._block(self.stages.rows[k])
+
+    def _loop(self, k: int, loop: Sequence[Value]) -> None:
+        """One pass over the row."""
+        accumulators = [Accumulator(value, self.names[value]) for value in loop if value.op == "reduce"]
+        self.out.add(*(acc.declare_total() for acc in accumulators))
+        if self.splits_row:
+            self._split_pass(k, loop, accumulators)
+        else:
+            self._pass(k, loop, accumulators)
+        self.out.add(*(acc.finish() for acc in accumulators))
+
+    def _pass(self, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:
+        opened = 0
+        for axis in self.inner[:-1]:
+            self.out.open(self._for(axis))
+            opened += 1
+        if not self.inner:
+            self._runs(None, "", "", k, loop, accumulators)
+        else:
+            last = self.inner[-1]
+            size = dim_text(last.size, "cpp")
+            if accumulators and not (isinstance(last.size, int) and last.size <= RUN):
+                self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {RUN})")
+                self.out.add(f"const int64_t end = begin + {RUN} < {size} ? begin + {RUN} : {size};")
+                self._runs(last, "begin", "end", k, loop, accumulators)
+                self.out.close()
+            else:
+                self._runs(last, "0", size, k, loop, accumulators)
+        for _ in range(opened):
+            self.out.close()
+
+    def _runs(
+        self,
+        axis: Axis | None,
+        begin: str,
+        end: str,
+        k: int,
+        loop: Sequence[Value],
+        accumulators: Sequence[Accumulator],
+    ) -> None:
+        """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
+        self.out.add(*(acc.declare_run() for acc in accumulators))
+        if axis is not None:
+            self.out.add(" ".join(["#pragma omp simd", *(acc.clause() for acc in accumulators)]))
+            self.out.open(f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; ++{axis.name})")
+        self._block(loop, k)
+        if axis is not None:
+            self.out.close()
+        self.out.add(*(acc.join(acc.run_result()) for acc in accumulators))
+
+    def _split_pass(self, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:
+        """One long row over threads: chunks of fixed size, joined in order, so that the result does not depend on the
+        number of threads."""
+        axis = self.inner[0]
+        size = dim_text(axis.size, "cpp")
+        self.out.add(f"const int64_t chunks{k} = ({size} + {CHUNK - 1}) / {CHUNK};")
+        for acc in accumulators:
+            self.out.add(f"{acc.total_type} *parts_{acc.name} = ({acc.total_type} *)"
+                         f"__builtin_malloc(sizeof({acc.total_type}) * (chunks{k} + 1));",
+                         f"if (!parts_{acc.name}) return 1;")
+        self.out.add(f"#pragma omp parallel for schedule(static){self._if_worth_it()}")
+        self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
+        self.out.add(*(acc.declare_total() for acc in accumulators))
+        self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
+        self.out.open(f"for (int64_t begin = chunk * {CHUNK}; begin < stop; begin += {RUN})")
+        self.out.add(f"const int64_t end = begin + {RUN} < stop ? begin + {RUN} : stop;")
+        self._runs(axis, "begin", "end", k, loop, accumulators)
+        self.out.close()
+        self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
+        self.out.close()
+        if accumulators:
+            self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
+            self.out.add(*(acc.join(f"parts_{acc.name}[chunk]") for acc in accumulators))
+            self.out.close()
+        self.out.add(*(f"__builtin_free(parts_{acc.name});" for acc in accumulators))
+
+    # --- instructions -------------------------------------------------------------------------------------------
+
+    def _block(self, values: Sequence[Value], k: int = 0) -> None:
+        for value in values:
+            self.out.add(self._statement(value, k))
+
+    def _statement(self, value: Value, k: int) -> str:
+        args = [self.names[arg] for arg in value.args]
+        if value.op == "store":
+            buffer, index = value.attrs["buffer"], value.attrs["index"]
+            return f"{buffer.name}[{index.text('cpp')}] = {store_text(buffer.dtype, args[0])};"
+        if value.op == "reduce":
+            return Accumulator(value, self.names[value]).take(args[0])
+        name, kept = self.names[value], self.kept.get(value)
+        if kept is not None and self.stages.kept[value] < k:
+            return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self._position()}];"
+        text = f"const {CPP_TYPES[value.dtype]} {name} = {expression(value, args)};"
+        return text if kept is None or self.stages.kept[value] != k else f"{text} {kept}[{self._position()}] = {name};"
+
+    def _position(self) -> str:
+        """Place in a row buffer: row-major over the inner axes."""
+        text = ""
+        for axis in self.inner:
+            text = f"({text})*{dim_text(axis.size, 'cpp')} + {axis.name}" if text else axis.name
+        return text or "0"

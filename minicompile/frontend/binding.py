@@ -1,0 +1,84 @@
+"""Binding arguments without a frame: how the door without a hook gets raw argument slots.
+
+In: a callable and the arguments of a call. Out: the Python function that will run, and its argument slots as the hook
+would see them: positional, keyword-only, *args, **kwargs.
+
+CPython itself does the binding: for each code object a tiny function with the same signature returns its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from .layout import argument_names
+
+_binders: dict[int, tuple[CodeType, FunctionType]] = {}
+
+
+def bind_raw(func: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The argument slots of a call. Raises the TypeError that the call itself would raise."""
+    code = func.__code__
+    found = _binders.get(id(code))
+    if found is None:
+        found = _binders[id(code)] = (code, _make_binder(code))
+    binder = FunctionType(found[1].__code__, {}, func.__name__, func.__defaults__, None)
+    binder.__kwdefaults__ = func.__kwdefaults__
+    binder.__qualname__ = func.__qualname__
+    return binder(*args, **kwargs)
+
+
+def _make_binder(code: CodeType) -> FunctionType:
+    names = list(argument_names(code))
+    safe = {name: name if name.isidentifier() else f"_{index}" for index, name in enumerate(names)}
+    positional = [safe[name] for name in names[: code.co_argcount]]
+    if code.co_posonlyargcount:
+        positional.insert(code.co_posonlyargcount, "/")
+    keyword_only = [safe[name] for name in names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]]
+    rest = [safe[name] for name in names[code.co_argcount + code.co_kwonlyargcount :]]
+    parts = list(positional)
+    if code.co_flags & 4:
+        parts.append(f"*{rest.pop(0)}")
+    elif keyword_only:
+        parts.append("*")
+    parts += keyword_only
+    if code.co_flags & 8:
+        parts.append(f"**{rest.pop(0)}")
+    namespace: dict[str, Any] = {}
+    result = "".join(f"{safe[name]}, " for name in names)
+    exec(f"def bind({', '.join(parts)}): return ({result})", namespace)
+    return namespace["bind"]
+
+
+def python_function(fn: Any, args: tuple[Any, ...]) -> tuple[FunctionType, tuple[Any, ...]] | None:
+    """The function whose frame a call of `fn` runs, with its positional arguments; None if it is none of ours to see.
+
+    Follows bound methods, nn.Modules without hooks, and objects with a Python `__call__`.
+    """
+    import torch
+
+    if isinstance(fn, FunctionType):
+        return fn, args
+    if isinstance(fn, MethodType):
+        return python_function(fn.__func__, (fn.__self__, *args))
+    if isinstance(fn, torch.nn.Module):
+        if not _is_plain_module(fn):
+            return None
+        return python_function(fn.forward, args)
+    call: Callable[..., Any] | None = getattr(type(fn), "__call__", None)
+    return (call, (fn, *args)) if isinstance(call, FunctionType) else None
+
+
+def _is_plain_module(module: Any) -> bool:
+    import torch
+    import torch.nn.modules.module as torch_module
+
+    own = any(
+        getattr(module, name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    )
+    shared = any(
+        getattr(torch_module, f"_global_{name}_hooks") for name in ("forward", "forward_pre", "backward", "backward_pre")
+    )
+    is_plain_call = type(module).__call__ is torch.nn.Module.__call__ and module._compiled_call_impl is None
+    return is_plain_call and not own and not shared and not isinstance(module, torch.jit.ScriptModule)

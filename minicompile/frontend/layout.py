@@ -1,0 +1,63 @@
+"""Layouts: which variables are bound and what stands on the stack where a segment starts.
+
+In: a frame's slots and stack at a break. Out: a hashable description, and the parameter names of the generated function.
+"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass
+from types import CodeType
+
+from .sources import LocalSource, StackSource
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`names`: bound variables in order; `stack`: bottom first, True for a value, False for a NULL."""
+
+    names: tuple[str, ...]
+    stack: tuple[bool, ...] = ()
+
+    def parameters(self) -> list[str]:
+        """Names of the generated function's parameters behind `__func__`."""
+        slots = [slot_name(name, index) for index, name in enumerate(self.names)]
+        return slots + [f"__stack_{index}" for index, is_value in enumerate(self.stack) if is_value]
+
+    def local_sources(self, arguments: frozenset[str]) -> list[LocalSource]:
+        """The source of each variable."""
+        return [
+            LocalSource(name, name in arguments, slot if (slot := slot_name(name, index)) != name else None)
+            for index, name in enumerate(self.names)
+        ]
+
+    def stack_sources(self) -> list[StackSource | None]:
+        """The source of each stack slot, None for a NULL."""
+        return [StackSource(index) if is_value else None for index, is_value in enumerate(self.stack)]
+
+
+def slot_name(name: str, index: int) -> str:
+    """A variable's name in the generated function: its own, unless that is no identifier or might be one of ours."""
+    if name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__"):
+        return name
+    return f"__slot_{index}"
+
+
+def argument_names(code: CodeType) -> tuple[str, ...]:
+    """The raw argument slots of a function: positional, keyword-only, *args, **kwargs."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return code.co_varnames[:count]
+
+
+def call_like(code: CodeType, values: tuple[object, ...]) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Raw argument slots as the arguments of an ordinary call."""
+    positional = list(values[: code.co_argcount])
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    rest = code.co_argcount + code.co_kwonlyargcount
+    named = dict(zip(names, values[code.co_argcount : rest], strict=True))
+    if code.co_flags & 4:
+        positional.extend(values[rest])  # type: ignore[arg-type]
+        rest += 1
+    if code.co_flags & 8:
+        named.update(values[rest])  # type: ignore[call-overload]
+    return tuple(positional), named

@@ -1,0 +1,288 @@
+"""Segments: compiled pieces of code, their entries, and how a call finds its way through them.
+
+In: a compile context (backend and options), calls of its functions. Out: results; entries for inspection.
+
+A segment is keyed by code object, instruction and layout. A call tries its entries, the latest first; when all miss,
+the policy decides between one more translation and eager execution. A piece that ends in a break returns a `Tail`, and
+a small loop (`drive`) calls the next segment: a break in a loop neither recurses nor grows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
+from ..guards.policy import RecentFirst
+from . import hook
+from .breaks import BreakRecord
+from .bytecode import decode
+from .eager_tail import EagerTail
+from .layout import Layout, argument_names, call_like
+from .skip import why_not_compiled
+from .sources import Source
+
+
+class Tail:
+    """What a segment returns to `drive`: go on there, with this state."""
+
+    __slots__ = ("func", "segment", "state")
+
+    def __init__(self, segment: Segment, func: FunctionType, state: tuple[Any, ...]) -> None:
+        self.segment = segment
+        self.func = func
+        self.state = state
+
+
+def drive(segment: Segment, func: FunctionType, state: tuple[Any, ...]) -> Any:
+    """Run segments until one returns."""
+    while True:
+        result = segment.dispatch(func, *state)
+        if type(result) is not Tail:
+            return result
+        segment, func, state = result.segment, result.func, result.state
+
+
+@dataclass
+class GraphRecord:
+    """One captured graph: the FX module, what the backend made of it, seconds by stage."""
+
+    gm: torch.fx.GraphModule
+    compiled: Callable[..., Any]
+    example_inputs: list[Any]
+
+
+@dataclass
+class Entry:
+    """One compiled entry of a segment.
+
+    Attributes:
+        run: `run(func, *slots)`: the result, a Tail, EAGER, or MISS.
+        guards: what must hold.
+        graphs: the graph, if there is one.
+        code: the generated Python.
+        breaks: the break at the end, if there is one.
+        seconds: by stage.
+        eager: why this entry only says that the frame runs in eager; None for a compiled one.
+    """
+
+    run: Callable[..., Any]
+    guards: GuardSet
+    graphs: list[GraphRecord]
+    code: str
+    breaks: list[BreakRecord]
+    seconds: dict[str, float]
+    eager: str | None = None
+    is_dead: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+
+class Segment:
+    """A place in a code object where compiled pieces start. `index` 0 is the start of the function."""
+
+    def __init__(self, ctx: CompileContext, code: CodeType, index: int, layout: Layout) -> None:
+        self.ctx = ctx
+        self.code = code
+        self.index = index
+        self.layout = layout
+        self.entries: RecentFirst[Entry] = RecentFirst()
+        self.policy = RecompilePolicy(f"{code.co_name} ({code.co_filename}:{self.line})")
+        self.dynamic_sources: frozenset[Source] = frozenset()
+        self.lock = threading.RLock()
+        self.is_exhausted = False
+        self.dispatch = self._dispatcher()
+
+    @property
+    def is_first(self) -> bool:
+        return self.index == 0
+
+    @property
+    def line(self) -> int:
+        if self.index == 0:
+            return self.code.co_firstlineno
+        return decode(self.code).instructions[self.index].line
+
+    def _dispatcher(self) -> Callable[..., Any]:
+        entries = self.entries
+
+        def dispatch(func: FunctionType, *slots: Any) -> Any:
+            for entry in entries.entries:
+                result = entry.run(func, *slots)
+                if result is not MISS:
+                    if entry is not entries.entries[0]:
+                        entries.use(entry)
+                    return result
+            return self.miss(func, slots)
+
+        return dispatch
+
+    # ---- misses ----
+
+    def miss(self, func: FunctionType, slots: tuple[Any, ...]) -> Any:
+        """No entry fits: compile one and run it, or run in eager."""
+        if self.is_exhausted or self.ctx.is_translating:
+            return self.eager(func, slots)
+        with self.lock:
+            for entry in self.entries.entries:  # another thread may have compiled it meanwhile
+                result = entry.run(func, *slots)
+                if result is not MISS:
+                    return result
+            entry = self._compile(func, slots)
+            if entry is None:
+                return self.eager(func, slots)
+            self.entries.use(entry)
+        result = entry.run(func, *slots)
+        return self.eager(func, slots) if result is MISS else result
+
+    def _compile(self, func: FunctionType, slots: tuple[Any, ...]) -> Entry | None:
+        from .translate import translate
+
+        for entry in self.entries.entries:
+            if entry.is_dead():
+                self.entries.discard(entry)
+        values = dict(zip(self.layout.parameters(), slots, strict=True))
+        misses = [reasons(entry.guards, func, values) for entry in self.entries.entries]
+        decision = self.policy.decide(self._call_text(), misses)
+        if decision.action == "eager":
+            self.is_exhausted = True
+            return None
+        if misses:
+            self.ctx.stats["recompiles"] += 1
+            self._widen(func, values)
+        with self.ctx.translating():
+            entry = translate(self, func, slots)
+        self.ctx.note(entry)
+        return entry
+
+    def _call_text(self) -> str:
+        return f"{self.code.co_name}({', '.join(self.layout.names)})"
+
+    def _widen(self, func: FunctionType, values: dict[str, Any]) -> None:
+        """Ints that were seen to vary become symbols from now on (unless sizes are to stay static)."""
+        from .widening import varying_ints
+
+        if self.ctx.dynamic is not False and self.entries.entries:
+            self.dynamic_sources |= varying_ints(self.entries.entries[0].guards, func, values)
+
+    # ---- eager ----
+
+    def eager(self, func: FunctionType, slots: tuple[Any, ...]) -> Any:
+        """Run from here to the end of the frame without compiled code of its own; callees may be compiled."""
+        if self.is_first:
+            return hook.EAGER
+        offset = decode(self.code).instructions[self.index].offset
+        return self.ctx.eager_tail(func, offset, self.layout, slots)
+
+    def failed(self, func: FunctionType, error: Exception, slots: tuple[Any, ...], was_mutated: bool) -> Any:
+        """The graph raised. Nothing has been done yet, so eager can start over and raise properly; unless the graph
+        has changed an input already."""
+        if was_mutated:
+            raise error
+        return self.eager(func, slots)
+
+
+class CompileContext:
+    """One compiled function's world: options, backend, segments. Compared by identity; the hook's context."""
+
+    def __init__(self, backend: Callable[..., Any], *, dynamic: bool | None, fullgraph: bool, use_hook: bool) -> None:
+        self.backend = backend
+        self.dynamic = dynamic
+        self.fullgraph = fullgraph
+        self.use_hook = use_hook
+        self.run: Callable[..., Any] = hook.run
+        self.segments: dict[tuple[int, int, Layout], Segment] = {}
+        self.entries: list[Entry] = []
+        self.stats: dict[str, int] = {"graphs": 0, "graph_breaks": 0, "frames": 0, "recompiles": 0, "kernels": 0}
+        self._tails = EagerTail()
+        self._lock = threading.RLock()
+        self._thread = threading.local()
+
+    # ---- segments ----
+
+    def segment(self, code: CodeType, index: int, layout: Layout) -> Segment:
+        """The segment for a place, made on first use."""
+        key = (id(code), index, layout)
+        with self._lock:
+            found = self.segments.get(key)
+            if found is None:
+                found = self.segments[key] = Segment(self, code, index, layout)
+            return found
+
+    def first_segment(self, code: CodeType) -> Segment:
+        return self.segment(code, 0, Layout(argument_names(code)))
+
+    @property
+    def recompiles(self) -> list[RecompileRecord]:
+        return [record for segment in self.segments.values() for record in segment.policy.records]
+
+    def note(self, entry: Entry) -> None:
+        """Count a new entry."""
+        self.entries.append(entry)
+        self.stats["frames"] += 1
+        self.stats["graphs"] += len(entry.graphs)
+        self.stats["graph_breaks"] += len(entry.breaks)
+        self.stats["kernels"] += sum(len(getattr(graph.compiled, "kernels", ())) for graph in entry.graphs)
+
+    # ---- translating ----
+
+    @property
+    def is_translating(self) -> bool:
+        """Whether this thread is in the middle of a translation for this context."""
+        return getattr(self._thread, "translating", False)
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        self._thread.translating = True
+        try:
+            yield
+        finally:
+            self._thread.translating = False
+
+    # ---- calls ----
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        """Call a function with its frames compiled: through the hook, or through a wrapper where there is none."""
+        if self.use_hook:
+            return hook.run(self, fn, args, kwargs)
+        return self.call_wrapped(fn, args, kwargs or {})
+
+    def call_wrapped(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, forced: bool = False) -> Any:
+        """The door without a hook: find the Python function behind a callable, bind its arguments, dispatch."""
+        from .binding import bind_raw, python_function
+
+        found = python_function(fn, args)
+        if found is None or (why_not_compiled(found[0].__code__) is not None and not forced):
+            return fn(*args, **kwargs)
+        func, bound_args = found
+        raw = bind_raw(func, bound_args, kwargs)
+        result = self.first_segment(func.__code__).dispatch(func, *raw)
+        return fn(*args, **kwargs) if result is hook.EAGER else result
+
+    def call_function(self, func: FunctionType, raw: tuple[Any, ...]) -> Any:
+        """Call a function with raw argument slots, uncompiled itself."""
+        args, kwargs = call_like(func.__code__, raw)
+        return func(*args, **kwargs)
+
+    def eager_tail(self, func: FunctionType, offset: int, layout: Layout, state: tuple[Any, ...]) -> Any:
+        """Go on in CPython at a byte offset; callees are compiled."""
+        tail = self._tails.function(func, offset, local_names=layout.names, stack=layout.stack)
+        return hook.run(self, tail, (state,), None) if self.use_hook else tail(state)
+
+    def dispatcher_for(self, func: FunctionType) -> Callable[..., Any] | None:
+        """The hook's question: how a frame of this function is to run. None: as ever."""
+        if why_not_compiled(func.__code__) is not None or getattr(func, "__minicompile_disable__", False):
+            return None
+        return self.first_segment(func.__code__).dispatch
+
+
+def hook_callback(ctx: Any, func: FunctionType) -> Callable[..., Any] | None:
+    """What the hook is given: contexts answer for themselves."""
+    return ctx.dispatcher_for(func)
+
+
+__all__ = ["CompileContext", "Entry", "GraphRecord", "MethodType", "Segment", "Tail", "drive", "hook_callback"]

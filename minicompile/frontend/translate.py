@@ -1,0 +1,368 @@
+"""One translation: from a segment and the values of one call to an entry.
+
+In: a segment, the function, its slots. Out: an `Entry`. Tracing runs the segment's instructions symbolically until the
+frame returns or breaks. A break that comes after the breaking instruction has changed something (an inlined callee
+that broke half-way) starts over, with the break known in advance. What cannot be translated becomes an entry that says
+"run in eager" under the same guards.
+"""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from ..config import config
+from ..errors import BackendError, GraphBreakError, MinicompileError, StageError
+from ..guards import MISS, build_check
+from ..guards.kinds import Guard
+from ..guards.state import GlobalStateGuard
+from ..guards.tensors import memory_overlaps
+from . import hook
+from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError
+from .bytecode import Decoded, Instruction, decode
+from .exits import Exit
+from .frame import NULL, Frame
+from .glue import Glue
+from .graph import GraphBuilder
+from .interpreter import MAX_STEPS, step
+from .layout import argument_names
+from .segments import Entry, GraphRecord, Segment, Tail, drive
+from .sources import FreeCellSource, FunctionSource, Source
+from .tracer import Tracer
+from .values.base import Lazy, Value
+from .values.functions import CellObjectSource, CellValue, slot_cell
+
+_log = logging.getLogger("minicompile.graph")
+_numbers = iter(range(1, 1 << 60))
+_number_lock = threading.Lock()
+MAX_ATTEMPTS = 3
+
+
+def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> Entry:
+    """Make an entry for one call. Raises GraphBreakError under fullgraph; under `config.strict` what went wrong."""
+    start = time.perf_counter()
+    planned: Restart | None = None
+    for _ in range(MAX_ATTEMPTS):
+        attempt = Attempt(segment, func, slots, planned)
+        try:
+            return attempt.run(start)
+        except Restart as restart:
+            planned = restart
+    return attempt.eager_entry("tracing it did not come to an end", start)
+
+
+class Attempt:
+    """One run of the tracer from the segment's start."""
+
+    def __init__(self, segment: Segment, func: FunctionType, slots: tuple[Any, ...], planned: Restart | None) -> None:
+        self.segment = segment
+        self.func = func
+        self.slots = slots
+        self.planned = planned
+        self.decoded: Decoded = decode(segment.code)
+        self.state = GlobalStateGuard()
+        dynamic = segment.ctx.dynamic
+        marked = dynamic is not False and any(hasattr(value, "_minicompile_dynamic") for value in slots)
+        symbolic = bool(dynamic or segment.dynamic_sources or marked)
+        graph = GraphBuilder(bool(dynamic), segment.dynamic_sources, symbolic)
+        self.tr = Tracer(graph, self.state)
+        self.frame = root_frame(self.tr, segment, self.decoded, func, slots)
+        self.tr.frame = self.frame
+        self.steps = 0
+
+    # ---- tracing ----
+
+    def run(self, start: float) -> Entry:
+        """Trace, then write the entry."""
+        why = self._why_not()
+        if why is not None:
+            return self.eager_entry(why, start)
+        grad_mode = torch.is_grad_enabled()
+        try:
+            return self._run(start)
+        except UserError as error:
+            return self.eager_entry(f"it raised {error}", start)
+        except SkipFrame as error:
+            return self.eager_entry(str(error), start)
+        finally:
+            torch._C._set_grad_enabled(grad_mode)
+
+    def _why_not(self) -> str | None:
+        if self.decoded.is_generator:
+            return "it is a generator"
+        if self.state.function_modes or self.state.dispatch_modes or self.state.functorch_level is not None:
+            return "a torch function mode, dispatch mode or functorch transform is active"
+        if self.state.all_functions_off:
+            return "__torch_function__ is disabled"
+        return None
+
+    def _run(self, start: float) -> Entry:
+        with self.tr.graph.fake_mode, torch.random.fork_rng(devices=[], enabled=False):
+            try:
+                result, broken = self._trace()
+            except (Break, Restart, UserError, SkipFrame, GraphBreakError):
+                raise
+            except Exception as error:
+                return self._internal_error(error, start)
+        try:
+            return self._finish(result, broken, {"trace": time.perf_counter() - start})
+        except MinicompileError:
+            raise
+        except Exception as error:
+            return self._internal_error(error, start)
+
+    def _internal_error(self, error: Exception, start: float) -> Entry:
+        """A bug of ours must not be the user's problem."""
+        if config.strict or self.segment.ctx.fullgraph:
+            raise StageError("frontend", error) from error
+        name = self.segment.code.co_name
+        warnings.warn(
+            f"minicompile's frontend failed on {name} ({self.frame.location()}) with {type(error).__name__}: {error}. "
+            "The function runs in eager mode. This is a bug in minicompile.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        _log.debug("frontend failed", exc_info=error)
+        return self.eager_entry("the frontend failed", start)
+
+    def _trace(self) -> tuple[Value | None, tuple[Instruction, BreakRecord] | None]:
+        """Run the root frame: its result, or the instruction that broke."""
+        tr, frame, instructions = self.tr, self.frame, self.decoded.instructions
+        while True:
+            instruction = instructions[frame.pc]
+            frame.pc += 1
+            self.steps += 1
+            if self.planned is not None and self.steps == self.planned.step:
+                return None, (instruction, self.planned.reason.record())
+            saved, epoch = frame.stack.copy(), tr.epoch
+            try:
+                result = step(tr, frame, instruction)
+            except Break as broken:
+                if broken.location is None:
+                    broken.location = frame.location()
+                if tr.epoch != epoch:
+                    raise Restart(self.steps, broken) from None
+                frame.stack = saved
+                frame.pc = instruction.index + 1
+                return None, (instruction, broken.record())
+            if result is not None:
+                return result, None
+            if self.steps > MAX_STEPS:
+                raise SkipFrame(f"it runs more than {MAX_STEPS} instructions")
+
+    # ---- writing the entry ----
+
+    def _finish(
+        self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None, seconds: dict[str, float]
+    ) -> Entry:
+        if broken is not None and self.segment.ctx.fullgraph:
+            raise _graph_break_error(broken[1])
+        tr = self.tr
+        glue = Glue(tr)
+        way = Exit(tr, self.frame, glue)
+        if broken is not None:
+            way.breaks(*broken)
+        else:
+            assert result is not None
+            way.returns(result)
+        tr.guard_aliases()
+        call_lines, record = self._graph_call(glue)
+        guards = tr.guards
+        if tr.graph.shapes is not None:
+            guards.update(tr.graph.shapes.guards())
+        self._guard_memory()
+        text, namespace, check = self._assemble(glue, call_lines)
+        namespace.update(self._way_on(way))
+        begin = time.perf_counter()
+        if record is not None:
+            self._compile_graph(record, namespace)
+        seconds["backend"] = time.perf_counter() - begin
+        run, text = _make_function(self.segment, text, namespace)
+        # Going round a loop that broke in its body is part of that break, not one more.
+        is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
+        breaks = [broken[1]] if broken is not None and is_new else []
+        return Entry(run, guards, [record] if record else [], text, breaks, seconds, None, check.is_dead)
+
+    def _graph_call(self, glue: Glue) -> tuple[list[str], GraphRecord | None]:
+        """The lines that call the graph, and the graph itself; nothing if there is nothing to compute."""
+        graph = self.tr.graph
+        if graph.is_empty:
+            assert not glue.outputs, "a value computed by an empty graph"
+            return [], None
+        if torch.is_grad_enabled() != self.tr.entry_grad_mode or self._sets_grad_mode():
+            graph.set_grad_mode(self.tr.entry_grad_mode, self.tr.origin("torch.set_grad_enabled"))
+        gm, arguments = graph.finish(list(glue.outputs))
+        texts = [glue.source(source) for source in arguments.sources]
+        names = "".join(f"{name}, " for name in glue.outputs.values())
+        lines = self._call_lines(f"__graph__({', '.join(texts)})", f"({names}) = " if names else "", glue)
+        return lines, GraphRecord(gm, gm.forward, arguments.examples)
+
+    def _sets_grad_mode(self) -> bool:
+        nodes = self.tr.graph.graph.nodes
+        modes = [node.args[0] for node in nodes if node.target is torch._C._set_grad_enabled]
+        return bool(modes) and modes[-1] != self.tr.entry_grad_mode
+
+    def _call_lines(self, call: str, targets: str, glue: Glue) -> list[str]:
+        """The call, and what happens if it raises; where the graph mutates inputs, only if it has not done so yet."""
+        slots = "".join(f"{name}, " for name in self.segment.layout.parameters())
+        versions = [f"{glue.source(entry.source)}._version" for entry in self.tr.graph.inputs if entry.mutated]
+        versions = [text for text in versions if "\x00" in text]
+        was_mutated, before = "False", []
+        if versions:
+            state = f"({''.join(f'{text}, ' for text in versions)})"
+            was_mutated, before = f"__v != {state}", [f"__v = {state}"]
+        return [
+            *before,
+            "try:",
+            f"    {targets}{call}",
+            "except Exception as __error:",
+            f"    return __failed__(__func__, __error, ({slots}), {was_mutated})",
+        ]
+
+    def _guard_memory(self) -> None:
+        """Where a tensor from outside is written, how it overlaps with others is part of what was compiled."""
+        from ..guards.tensors import NoInnerOverlapGuard, OverlapGuard
+
+        inputs = self.tr.graph.inputs
+        for entry in inputs:
+            if not entry.mutated or entry.value.real is None:
+                continue
+            if torch._debug_has_internal_overlap(entry.value.real) != 1:
+                self.tr.guard(NoInnerOverlapGuard(entry.source))
+            for other in inputs:
+                if other is not entry and other.value.real is not None:
+                    overlapping = memory_overlaps(entry.value.real, other.value.real)
+                    self.tr.graph.has_aliased_mutation |= overlapping
+                    self.tr.guard(OverlapGuard(entry.source, other.source, overlapping))
+
+    def _assemble(self, glue: Glue, call_lines: list[str]) -> tuple[str, dict[str, Any], Any]:
+        """The function's text, its namespace, and the check."""
+        parameters = self.segment.layout.parameters()
+        check = build_check(self.tr.guards, parameters, glue.reads)
+        lines = [*check.lines, *(glue.resolve(line, check.expr) for line in (*call_lines, *glue.lines))]
+        head = f"def entry({', '.join(('__func__', *parameters))}):"
+        text = "\n".join((head, *(f"    {line}" for line in lines))) + "\n"
+        return text, {**check.namespace, **glue.namespace}, check
+
+    def _way_on(self, way: Exit) -> dict[str, Any]:
+        """What the last lines need: the next segments, and how to run things."""
+        segment, ctx = self.segment, self.segment.ctx
+        namespace: dict[str, Any] = {
+            "__failed__": segment.failed,
+            "__run__": ctx.call,
+            "__run_off__": _run_off,
+            "__tail__": drive if segment.is_first else Tail,
+            "__tuple__": tuple,
+            "__dict__": dict,
+        }
+        for following in way.next:
+            namespace[following.name] = ctx.segment(segment.code, following.index, following.layout)
+        if way.tail is not None:
+            offset, layout = way.tail
+            namespace["__eager_tail__"] = lambda func, state: ctx.eager_tail(func, offset, layout, state)
+        return namespace
+
+    def _compile_graph(self, record: GraphRecord, namespace: dict[str, Any]) -> None:
+        backend = self.segment.ctx.backend
+        if not self.tr.graph.has_aliased_mutation:
+            try:
+                record.compiled = backend(record.gm, record.example_inputs)
+            except Exception as error:
+                failure = error if isinstance(error, MinicompileError) else BackendError(_backend_name(backend), error)
+                if config.strict or self.segment.ctx.fullgraph:
+                    raise failure from error
+                warnings.warn(f"minicompile: {failure}\nThe graph runs in eager mode.", RuntimeWarning, stacklevel=2)
+        namespace["__graph__"] = _innermost(record.compiled)
+
+    def eager_entry(self, why: str, start: float) -> Entry:
+        """An entry that runs the frame in eager, as long as what tracing saw stays the same."""
+        parameters = self.segment.layout.parameters()
+        guards = self.tr.guards
+        if self.tr.graph.shapes is not None:
+            guards.update(self.tr.graph.shapes.guards())
+        check = build_check(guards, parameters, [])
+        slots = "".join(f"{name}, " for name in parameters)
+        lines = [*check.lines, f"return __eager__(__func__, ({slots}))"]
+        text = f"def entry({', '.join(('__func__', *parameters))}):  # runs in eager: {' '.join(why.split())}\n"
+        text += "\n".join(f"    {line}" for line in lines) + "\n"
+        run, text = _make_function(self.segment, text, {**check.namespace, "__eager__": self.segment.eager})
+        return Entry(run, guards, [], text, [], {"trace": time.perf_counter() - start}, why, check.is_dead)
+
+
+def _run_off(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    return hook.run_off(fn, *args, **(kwargs or {}))
+
+
+def _innermost(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Our own compiled graphs are thin objects around a function: call that."""
+    is_ours = type(compiled).__module__.startswith("minicompile.")
+    return getattr(compiled, "call", compiled) if is_ours else compiled
+
+
+def _backend_name(backend: Any) -> str:
+    return f"backend {getattr(backend, '__name__', type(backend).__name__)}"
+
+
+def _graph_break_error(record: BreakRecord) -> GraphBreakError:
+    place = record.location
+    return GraphBreakError(
+        f"{record.kind.value}: {record.reason}", file=place.file, line=place.line, function=place.function, hint=record.hint
+    )
+
+
+def _make_function(segment: Segment, text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], str]:
+    """Compile the text, with its lines known to tracebacks and pdb."""
+    with _number_lock:
+        number = next(_numbers)
+    filename = f"<minicompile {segment.code.co_name}:{segment.line} #{number}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    exec(compile(text, filename, "exec"), namespace)
+    return namespace["entry"], text
+
+
+# ---- the root frame ----
+
+
+def root_frame(tr: Tracer, segment: Segment, decoded: Decoded, func: FunctionType, values: tuple[Any, ...]) -> Frame:
+    """The frame that the segment starts from: its variables and stack are the entry's parameters."""
+    code, layout = segment.code, segment.layout
+    closure = [
+        _free_cell(tr, cell, index, name)
+        for index, (cell, name) in enumerate(zip(func.__closure__ or (), code.co_freevars, strict=True))
+    ]
+    frame = Frame(decoded, func.__globals__, None, {}, closure, None)
+    given = iter(values)
+    arguments = frozenset(argument_names(code))
+    for name, source in zip(layout.names, layout.local_sources(arguments), strict=True):
+        frame.slots[name] = _slot_value(tr, next(given), source, is_cell=not segment.is_first and name in code.co_cellvars)
+    for source in layout.stack_sources():
+        frame.push(NULL if source is None else _slot_value(tr, next(given), source, is_cell=False))
+    if not segment.is_first:
+        frame.slots.update(zip(code.co_freevars, closure, strict=True))
+        frame.pc = segment.index
+    return frame
+
+
+def _slot_value(tr: Tracer, value: Any, source: Source, *, is_cell: bool) -> Value:
+    return slot_cell(tr, value, source) if is_cell else Lazy(value, source)
+
+
+def _free_cell(tr: Tracer, cell: Any, index: int, name: str) -> CellValue:
+    known = tr.known(cell)
+    if known is None:
+        known = CellValue.outside(cell, CellObjectSource(FunctionSource(), index, name), FreeCellSource(name, index))
+        tr.remember(cell, known)
+    assert isinstance(known, CellValue)
+    return known
+
+
+__all__ = ["MISS", "Guard", "partial", "translate"]

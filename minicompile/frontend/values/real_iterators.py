@@ -1,0 +1,100 @@
+"""Iterators that already exist when a segment starts: the one of a loop that broke in its body, or the caller's.
+
+In: a range, list or tuple iterator on the segment's stack or in a variable. Out: its next element, which can be looked
+at without taking it; the journal takes it, behind the graph.
+
+One element only: if the loop comes round a second time in one trace, the graph breaks there and the iterator is
+advanced for real. So a loop whose body breaks is compiled once for all rounds, not once a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...guards.kinds import Frame as GuardFrame
+from ...guards.kinds import Guard, Scope
+from ..sources import Source
+from .base import Lazy, Value
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+KINDS = (type(iter(range(0))), type(iter([])), type(iter(())))
+END = object()
+"""What `peek` gives for an exhausted iterator."""
+
+
+def peek(iterator: Any) -> Any:
+    """The element that `next` would give, without taking it; END if there is none."""
+    _, (container, *_), *state = iterator.__reduce__()
+    index = state[0] if state and state[0] is not None else 0
+    return container[index] if index < len(container) else END
+
+
+@dataclass(frozen=True)
+class PeekSource(Source):
+    """The next element of the iterator in `base`."""
+
+    base: Source
+
+    def expr_over(self, base: str) -> str:
+        return f"__peek__({base})"
+
+    def path(self) -> str:
+        return f"next element of {self.base.path()}"
+
+    def bindings(self) -> dict[str, Any]:
+        return {**self.base.bindings(), "__peek__": peek}
+
+
+@dataclass(frozen=True)
+class ExhaustedGuard(Guard):
+    """Whether an iterator has nothing left."""
+
+    source: PeekSource
+    exhausted: bool
+    rank: ClassVar[int] = 10
+    structural: ClassVar[bool] = True
+
+    def condition(self, scope: Scope) -> str:
+        return f"{scope.read(self.source)} {'is' if self.exhausted else 'is not'} {scope.keep(END)}"
+
+    def miss(self, frame: GuardFrame) -> str | None:
+        if (frame.value(self.source) is END) == self.exhausted:
+            return None
+        return f"{self.source.base.describe()} {'has more elements' if self.exhausted else 'is exhausted'} now"
+
+    def __str__(self) -> str:
+        return f"{self.source.base} is {'exhausted' if self.exhausted else 'not exhausted'}"
+
+
+class RealIteratorValue(Value):
+    """An iterator from outside."""
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+        self.advanced = False
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def iterator(self, tr: Tracer) -> Value:
+        return self
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.advanced:
+            raise self.cannot("iterating a second time")
+        assert self.source is not None
+        source = PeekSource(self.source)
+        item = peek(self.obj)
+        tr.guard(ExhaustedGuard(source, item is END))
+        if item is END:
+            return None
+        self.advanced = True
+        tr.mutated(self, "__next__({0})")
+        return Lazy(item, source)

@@ -1,0 +1,130 @@
+"""Generated Triton kernels in Triton's interpreter, against the reference. Run by test_triton.py in a process of its
+own: TRITON_INTERPRET must be set before triton is imported."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import sympy
+import torch
+
+from minicompile.codegen.compile import lower_units
+from minicompile.codegen.fusion import fuse
+from minicompile.codegen.prepare import Views, prepare, storage_strides
+from minicompile.codegen.triton_build import interpret
+from minicompile.ir.graph import Graph
+from minicompile.ir.ops import POINTWISE
+from minicompile.ir.reference import bind_sizes, run, shape_of
+from minicompile.ir.types import dtype_kind
+
+from .build import B, entropy, gelu, layer_norm, softmax
+
+WITHOUT_LIBDEVICE = {"asin", "acos", "atan", "atan2"}
+
+
+def interpreted(graph: Graph, *inputs: Any) -> list[torch.Tensor]:
+    """Run the graph's kernels one after the other; outputs must be nodes that kernels store."""
+    graph = prepare(graph)
+    plan = fuse(graph, Views())
+    sizes = bind_sizes(graph, inputs)
+    memory: dict[Any, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    for unit, lowered in lower_units(plan.units, graph).items():
+        for node in unit.stored:
+            shape, strides = shape_of(node.tensor.shape, sizes), shape_of(storage_strides(node), sizes)
+            memory[node] = torch.empty_strided(shape, strides, dtype=node.tensor.dtype)
+        interpret(lowered.kernel, *(memory[n] for n in lowered.nodes), *(sizes[s] for s in lowered.kernel.symbols))
+    return [memory[out] for out in graph.outputs]
+
+
+def check(graph: Graph, *inputs: Any, tolerance: float = 1e-5) -> None:
+    wanted = run(graph, *inputs)
+    for got, want in zip(interpreted(graph, *inputs), wanted, strict=True):
+        assert got.dtype == want.dtype and torch.allclose(
+            got.double(), want.double(), rtol=tolerance, atol=tolerance, equal_nan=True), (got, want)
+
+
+@pytest.mark.parametrize("n", [1, 5, 100, 128])
+def test_scorers(n: int) -> None:
+    b = B()
+    check(b.finish(softmax(b, b.input(7, n))), torch.randn(7, n))
+    b = B()
+    check(b.finish(entropy(b, b.input(2, 5, n))), torch.randn(2, 5, n))
+
+
+def test_layer_norm_and_gelu() -> None:
+    b = B()
+    graph = b.finish(gelu(b, layer_norm(b, b.input(6, 50), b.input(50), b.input(50))))
+    check(graph, torch.randn(6, 50), torch.randn(50), torch.randn(50))
+
+
+def test_long_rows_are_looped() -> None:
+    b = B()
+    x = b.input(3, 9000)
+    check(b.finish(softmax(b, x), b.sum(x, 1), b.amin(x, 1)), torch.randn(3, 9000))
+
+
+def test_columns_and_several_dimensions() -> None:
+    b = B()
+    x = b.input(4, 9, 6)
+    check(b.finish(b.sum(x, 0), b.amax(x, 1), b.sum(x, 0, 2), b.sum(x, 0, 1, 2)), torch.randn(4, 9, 6))
+
+
+def test_nan_wins() -> None:
+    data = torch.randn(3, 20)
+    data[0, 3], data[1] = math.nan, -math.inf
+    b = B()
+    x = b.input(3, 20)
+    check(b.finish(b.amax(x, 1), b.amin(x, 1), b.relu(x), b.maximum(x, 0.5)), data)
+
+
+def test_integers_and_bools() -> None:
+    data = torch.randint(-50, 50, (5, 33), dtype=torch.int32)
+    b = B()
+    x = b.input(5, 33, dtype=torch.int32)
+    divided = b.floor_divide(x, 7), b.remainder(x, -7), b.trunc_divide(x, 4), b.fmod(x, 5)
+    check(b.finish(b.sum(x, 1), b.prod(x, 1), b.amax(x, 1), *divided, b.pow(x, 3)), data)
+    b = B()
+    flag = b.input(5, 33, dtype=torch.bool)
+    check(b.finish(b.any(flag, 1), b.all(flag, 1), b.amax(flag, 1), b.logical_not(flag)), data > 45)
+
+
+def test_half_types() -> None:
+    for dtype in (torch.bfloat16, torch.float16):
+        b = B()
+        x = b.input(5, 33, dtype=dtype)
+        y = b.cast(b.mul(b.cast(x, torch.float32), 3.0), dtype)
+        check(b.finish(b.add(y, y), b.sum(x, 1)), torch.randn(5, 33).to(dtype), tolerance=2e-2)
+
+
+def test_views_masks_and_indices() -> None:
+    b = B()
+    x = b.input(6, 6)
+    mask = b.le(b.iota(1, 6, 6), b.iota(0, 6, 6))
+    y = b.where(mask, b.permute(x, 1, 0), float("-inf"))
+    check(b.finish(softmax(b, y), b.mul(b.slice(x, 1, 1, 3), b.slice(x, 1, 0, 3, 2))), torch.randn(6, 6))
+
+
+def test_symbolic_sizes() -> None:
+    size = sympy.Symbol("s0", integer=True, positive=True)
+    b = B()
+    graph = b.finish(softmax(b, b.input(size, 40)), symbols={"s0": 8})
+    check(graph, torch.randn(11, 40))
+    b = B()
+    check(b.finish(softmax(b, b.input(4, size)), symbols={"s0": 8}), torch.randn(4, 2100))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool], ids=str)
+def test_every_row_that_needs_no_libdevice(dtype: torch.dtype) -> None:
+    kind = dtype_kind(dtype)
+    x = torch.linspace(0.0531, 0.949, 40) if kind == "f" else torch.randint(1, 9, (40,)).to(dtype)
+    y = x.flip(0)
+    b = B()
+    nodes = [b.input_like(x), b.input_like(y), b.input(40, dtype=torch.bool)]
+    rows = [row for row in POINTWISE.values() if kind in row.kinds and row.name not in WITHOUT_LIBDEVICE | {"acosh"}]
+    outputs = []
+    for row in rows:
+        arguments = nodes[: row.arity] if row.name != "where" else [nodes[2], nodes[0], nodes[1]]
+        outputs.append(getattr(b, row.name)(*arguments))
+    check(b.finish(*outputs), x, y, x > x.flip(0), tolerance=1e-4)

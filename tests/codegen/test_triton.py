@@ -1,0 +1,93 @@
+"""Triton code: interpreted on the CPU (in a process of its own), and cross-compiled for a GPU that is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from minicompile.codegen.compile import lower_units
+from minicompile.codegen.fusion import fuse
+from minicompile.codegen.kernel_ir import Kernel
+from minicompile.codegen.prepare import Views, prepare
+from minicompile.codegen.triton import fits_int32, print_triton
+from minicompile.ir.graph import Graph
+from minicompile.ir.ops import POINTWISE
+from minicompile.ir.types import dtype_kind
+
+from .build import B, entropy, gelu, layer_norm, softmax
+
+pytest.importorskip("triton")
+
+
+def kernels(graph: Graph) -> list[Kernel]:
+    graph = prepare(graph)
+    plan = fuse(graph, Views())
+    return [lowered.kernel for lowered in lower_units(plan.units, graph).values()]
+
+
+def test_kernels_in_the_interpreter() -> None:
+    folder = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "interpreted.py")]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    root = folder.parent.parent
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+
+
+def scorers() -> dict[str, Graph]:
+    graphs = {}
+    b = B()
+    graphs["softmax"] = b.finish(softmax(b, b.input(64, 768)))
+    b = B()
+    graphs["long softmax"] = b.finish(softmax(b, b.input(64, 32000)))
+    b = B()
+    graphs["entropy"] = b.finish(entropy(b, b.input(32, 196, 768)))
+    b = B()
+    graphs["layer_norm + gelu"] = b.finish(gelu(b, layer_norm(b, b.input(64, 768), b.input(768), b.input(768))))
+    b = B()
+    x, y = b.input(64, 96, dtype=torch.bfloat16), b.input(64, 96, dtype=torch.bfloat16)
+    graphs["pointwise"] = b.finish(b.add(b.mul(b.relu(b.add(x, y)), 2.0), b.sigmoid(x)))
+    return graphs
+
+
+@pytest.mark.parametrize("name", scorers())
+def test_cross_compiles_to_a_cubin(name: str) -> None:
+    from minicompile.codegen.triton_build import compile_to_cubin
+
+    (kernel,) = kernels(scorers()[name])
+    cubin = compile_to_cubin(kernel, arch=90)
+    assert cubin[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.bool], ids=str)
+def test_every_row_cross_compiles(dtype: torch.dtype) -> None:
+    from minicompile.codegen.triton_build import compile_to_cubin
+
+    b = B()
+    x, y, flag = b.input(64, dtype=dtype), b.input(64, dtype=dtype), b.input(64, dtype=torch.bool)
+    rows = [row for row in POINTWISE.values() if dtype_kind(dtype) in row.kinds]
+    outputs = [getattr(b, row.name)(*([flag, x, y] if row.name == "where" else [x, y][: row.arity])) for row in rows]
+    for kernel in kernels(b.finish(*outputs)):
+        assert compile_to_cubin(kernel, arch=90)[:4] == b"\x7fELF"
+
+
+def test_offsets_are_64_bit_where_they_must_be() -> None:
+    b = B()
+    assert fits_int32(kernels(b.finish(b.exp(b.input(1000, 1000))))[0])
+    b = B()
+    (large,) = kernels(b.finish(b.exp(b.input(70000, 70000))))
+    assert not fits_int32(large) and "to(tl.int64)" in print_triton(large).source
+
+
+def test_rows_are_persistent_or_looped() -> None:
+    b = B()
+    (short,) = kernels(b.finish(softmax(b, b.input(8, 768))))
+    b = B()
+    (long,) = kernels(b.finish(softmax(b, b.input(8, 50000))))
+    assert "for start" not in print_triton(short).source and "for start" in print_triton(long).source
+    assert print_triton(short).blocks["RBLOCK"] == 1024
