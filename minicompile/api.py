@@ -13,6 +13,9 @@ from typing import Any, TypeVar, overload
 
 import torch
 
+from .frontend.directives import allow_in_graph, assume_constant_result, disable, graph_break, is_compiling
+from .torch_compat import hide_from_dynamo
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _instances: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -30,7 +33,9 @@ class CompiledFunction:
         breaks: graph breaks with reason, place and hint.
     """
 
-    def __init__(self, fn: Callable[..., Any], make_context: Callable[[], Any]) -> None:
+    __minicompile_compiled__ = True
+
+    def __init__(self, fn: Callable[..., Any], make_context: Callable[[Any], Any]) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.__minicompile_original__ = fn
         self._make_context = make_context
@@ -44,15 +49,17 @@ class CompiledFunction:
         if self._context is None:
             with _lock:
                 if self._context is None:
-                    self._context = self._make_context()
+                    self._context = self._make_context(self.__minicompile_original__)
         return self._context
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         context = self._context or self.context
         return context.run(context, self.__minicompile_original__, args, kwargs)
 
-    # Dynamo must not trace into us: our entries are compiled code already.
+    # Dynamo must not trace into us: our entries are compiled code already. The attribute is for calls that it traces,
+    # the strategy for frames that it meets.
     __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+    hide_from_dynamo(__call__.__code__)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         """As a method in a class body: bound, like the function it stands for."""
@@ -97,44 +104,47 @@ class CompiledFunction:
 class CompiledModule(torch.nn.Module):
     """A compiled nn.Module: calling it runs compiled code, everything else is the original's."""
 
-    def __init__(self, module: torch.nn.Module, make_context: Callable[[], Any]) -> None:
+    __minicompile_compiled__ = True
+
+    def __init__(self, module: torch.nn.Module, make_context: Callable[[Any], Any]) -> None:
         # nn.Module's own __init__ would give us registries of our own; ours are the original's.
-        object.__setattr__(self, "_orig_mod", module)
+        object.__setattr__(self, "__minicompile_original__", module)
         object.__setattr__(self, "_compiled", CompiledFunction(module, make_context))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(*args, **kwargs)
 
     __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+    hide_from_dynamo(__call__.__code__)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_orig_mod"], name)
+        return getattr(self.__dict__["__minicompile_original__"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.__dict__["_orig_mod"], name, value)
+        setattr(self.__dict__["__minicompile_original__"], name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self.__dict__["_orig_mod"], name)
+        delattr(self.__dict__["__minicompile_original__"], name)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN_NAMES or name.startswith("__"):
             return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "__dict__")["_orig_mod"], name)
+        return getattr(object.__getattribute__(self, "__dict__")["__minicompile_original__"], name)
 
     def __repr__(self) -> str:
-        return f"minicompile.compile of {self._orig_mod!r}"
+        return f"minicompile.compile of {self.__minicompile_original__!r}"
 
     def __dir__(self) -> list[str]:
-        return [*dir(self._orig_mod), "entries", "recompiles", "breaks"]
+        return [*dir(self.__minicompile_original__), "entries", "recompiles", "breaks"]
 
     def __len__(self) -> int:
-        return len(self._orig_mod)  # type: ignore[arg-type]
+        return len(self.__minicompile_original__)  # type: ignore[arg-type]
 
     def __iter__(self) -> Any:
-        return iter(self._orig_mod)  # type: ignore[call-overload]
+        return iter(self.__minicompile_original__)  # type: ignore[call-overload]
 
     def __getitem__(self, key: Any) -> Any:
-        return self._orig_mod[key]
+        return self.__minicompile_original__[key]
 
     @property
     def entries(self) -> list[Any]:
@@ -151,13 +161,13 @@ class CompiledModule(torch.nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
         import copy
 
-        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._compiled._make_context)
+        return CompiledModule(copy.deepcopy(self.__minicompile_original__, memo), self._compiled._make_context)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return (_plain_module, (self._orig_mod,))
+        return (_plain_module, (self.__minicompile_original__,))
 
 
-_OWN_NAMES = frozenset({"_orig_mod", "_compiled", "entries", "recompiles", "breaks"})
+_OWN_NAMES = frozenset({"__minicompile_original__", "_compiled", "entries", "recompiles", "breaks"})
 
 
 def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
@@ -204,7 +214,7 @@ def compile(
     if disable:
         return fn
     if isinstance(fn, (CompiledFunction, CompiledModule)):
-        fn = fn._orig_mod if isinstance(fn, CompiledModule) else fn.__minicompile_original__
+        fn = fn.__minicompile_original__ if isinstance(fn, CompiledModule) else fn.__minicompile_original__
     if isinstance(fn, torch.nn.Module):
         return CompiledModule(fn, make_context)
     return CompiledFunction(fn, make_context)
@@ -212,17 +222,17 @@ def compile(
 
 def _context_maker(
     fullgraph: bool, dynamic: bool | None, backend: Any, mode: str | None, options: dict[str, Any] | None
-) -> Callable[[], Any]:
+) -> Callable[[Any], Any]:
     from .backends import resolve
 
     backend_fn = resolve(backend, mode=mode, options=options, strict=fullgraph)
 
-    def make() -> Any:
+    def make(fn: Any) -> Any:
         from .config import config
         from .frontend.start import make_context
 
         is_dynamic = dynamic if dynamic is not None else config.dynamic
-        return make_context(backend_fn, dynamic=is_dynamic, fullgraph=fullgraph)
+        return make_context(fn, backend_fn, dynamic=is_dynamic, fullgraph=fullgraph)
 
     return make
 
@@ -282,40 +292,7 @@ def _mark(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], attribut
     setattr(tensor, attribute, frozenset(getattr(tensor, attribute, frozenset()) | dims))
     setattr(tensor, other, frozenset(getattr(tensor, other, frozenset()) - dims))
 
-
-def disable(fn: F) -> F:
-    """A function that is never compiled nor traced into, though it may be called from compiled code."""
-
-    @functools.wraps(fn)
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        from .frontend import hook
-
-        return hook.run_off(fn, *args, **kwargs)
-
-    disabled.__minicompile_disable__ = True  # type: ignore[attr-defined]
-    return disabled  # type: ignore[return-value]
-
-
-def graph_break() -> None:
-    """End the graph here. Does nothing outside compiled code."""
-
-
-def is_compiling() -> bool:
-    """True while code is being traced into a graph, False otherwise."""
-    return False
-
-
-def allow_in_graph(fn: F) -> F:
-    """Make calls of `fn` nodes of the graph instead of tracing into it. It must be a function of tensors and constants."""
-    from .frontend.start import allow_function
-
-    allow_function(fn)
-    return fn
-
-
-def assume_constant_result(fn: F) -> F:
-    """Promise that `fn` always returns the same value for the same constants: it is called once, while tracing."""
-    from .frontend.start import assume_constant
-
-    assume_constant(fn)
-    return fn
+__all__ = [
+    "CompiledFunction", "CompiledModule", "allow_in_graph", "assume_constant_result", "compile", "disable", "graph_break",
+    "is_compiling", "mark_dynamic", "mark_static", "reset", "stats",
+]  # fmt: skip

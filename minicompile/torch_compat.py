@@ -5,7 +5,13 @@ In: torch >= 2.11. Out: functions with one meaning on every version.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType
 from typing import Any
+
+import torch
 
 
 def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
@@ -14,3 +20,22 @@ def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
     table = getattr(shape_env, "backed_var_to_val", None)
     value = (shape_env.var_to_val if table is None else table).get(symbol)
     return None if value is None else int(value)
+
+
+@contextmanager
+def quiet_fake_tensors() -> Iterator[None]:
+    """No log of every operation that a fake tensor refused: while tracing, that is how the user's mistakes are found."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def hide_from_dynamo(code: CodeType) -> None:
+    """Have torch.compile's frame evaluator leave frames of this code alone, and every frame below them."""
+    module = torch._C._dynamo.eval_frame
+    skip = module._FrameAction.SKIP
+    module.set_code_exec_strategy(code, module._FrameExecStrategy(skip, skip))

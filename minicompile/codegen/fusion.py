@@ -352,8 +352,8 @@ class _Fusion:
 
 
 def _writes_in_place(node: Node) -> bool:
-    """Whether a call changes its arguments, so that nothing may move over it. Calls with another effect (random numbers)
-    only keep their order among each other."""
+    """Whether a call changes its arguments, so that nothing may move over it. Calls with another effect (random
+    numbers) only keep their order among each other."""
     return bool(node.attrs.get("effect")) and bool(node.attrs["target"]._schema.is_mutable)
 
 

@@ -61,13 +61,13 @@ def storage_strides(node: Node) -> tuple[Any, ...]:
         return (0,) * type.rank
     if node.op == "iota":
         return tuple(int(dim == node.attrs["dim"]) for dim in range(type.rank))
-    return type.strides if node.op in SOURCES else layout(type)
+    return type.strides if node.op in SOURCES or node.attrs.get("exact") else layout(type)
 
 
 def copy_of(node: Node, strides: tuple[Any, ...] | None = None) -> Node:
-    """An identity cast: the node's values, stored with the given strides (default: contiguous)."""
+    """An identity cast: the node's values, stored with exactly the given strides (default: contiguous)."""
     strides = contiguous_strides(node.tensor.shape) if strides is None else strides
-    attrs = MappingProxyType({"dtype": node.tensor.dtype})
+    attrs = MappingProxyType({"dtype": node.tensor.dtype, "exact": True})
     return Node("cast", (node,), attrs, node.tensor.like(shape=node.tensor.shape, strides=strides), node.origin)
 
 
@@ -75,7 +75,16 @@ def prepare(graph: Graph) -> Graph:
     """Insert the copies; see the module's docstring."""
     pass_ = _Prepare(graph)
     graph = graph.rewrite(pass_.rule)
-    return pass_.finish(graph)
+    return _without_dead_nodes(pass_.finish(graph))
+
+
+def _without_dead_nodes(graph: Graph) -> Graph:
+    """A kernel that stores nothing has no meaning, so what nobody needs must go, also where no pass has run."""
+    alive = set(graph.roots())
+    for node in reversed(graph.nodes):
+        if node in alive:
+            alive.update(node.operands())
+    return replace(graph, nodes=tuple(node for node in graph.nodes if node in alive))
 
 
 class _Prepare:
@@ -156,13 +165,13 @@ class _Prepare:
             return out
         base, view = self.views.of(out)
         if base.op in NEVER_OWN or self.shared[base] > 1 or not _has_strides(out, view):
-            return copy_of(out, layout(out.tensor))
+            return copy_of(out, out.tensor.strides)
         return out
 
     def _own_buffer(self, node: Node) -> Node:
         """What several outputs share: memory of its own, laid out by the node's type."""
         fits = node.op not in VIEWS and node.op not in NEVER_OWN
-        return node if fits else self._copy(node, layout(node.tensor))
+        return node if fits else self._copy(node, node.tensor.strides)
 
     def _written(self, node: Node) -> Node:
         base, view = self.views.of(node)

@@ -227,6 +227,8 @@ class _Writer:
         base, view = self.views.of(node)
         strides = view.strides
         assert strides is not None, "prepare() copies what has no strides"
+        if same_strides(node.tensor.shape, strides, node.tensor.strides):
+            strides = node.tensor.strides  # eager's, in dimensions of size 1 too
         held = self._held(base)
         if node.tensor.shape == held[0] and view.offset == 0 and same_strides(held[0], strides, held[1]):
             return self.names[base]

@@ -120,6 +120,11 @@ class GraphBuilder:
         node.meta["example_value"] = example
         return node
 
+    def forget_objects(self) -> None:
+        """Let go of the tensors that were seen while tracing."""
+        for entry in self.inputs:
+            entry.value.real = None
+
     def inputs_of(self, node: fx.Node) -> list[TensorValue]:
         """The inputs that a node is computed from."""
         seen: set[fx.Node] = set()

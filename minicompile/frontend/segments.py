@@ -25,8 +25,13 @@ from .breaks import BreakRecord
 from .bytecode import decode
 from .eager_tail import EagerTail
 from .layout import Layout, argument_names, call_like
-from .skip import why_not_compiled
+from .relevance import may_compute
+from .skip import why_not_function
 from .sources import Source
+
+
+MAX_IDLE_CALLS = 16
+"""How often a function that is called without a tensor in sight is asked about again before it runs in eager for good."""
 
 
 class Tail:
@@ -95,6 +100,7 @@ class Segment:
         self.dynamic_sources: frozenset[Source] = frozenset()
         self.lock = threading.RLock()
         self.is_exhausted = False
+        self.idle_calls = 0
         self.dispatch = self._dispatcher()
 
     @property
@@ -125,7 +131,7 @@ class Segment:
 
     def miss(self, func: FunctionType, slots: tuple[Any, ...]) -> Any:
         """No entry fits: compile one and run it, or run in eager."""
-        if self.is_exhausted or self.ctx.is_translating:
+        if self.is_exhausted or self.ctx.is_translating or not self._is_worth_it(func, slots):
             return self.eager(func, slots)
         with self.lock:
             for entry in self.entries.entries:  # another thread may have compiled it meanwhile
@@ -138,6 +144,13 @@ class Segment:
             self.entries.use(entry)
         result = entry.run(func, *slots)
         return self.eager(func, slots) if result is MISS else result
+
+    def _is_worth_it(self, func: FunctionType, slots: tuple[Any, ...]) -> bool:
+        if not self.is_first or self.entries.entries or self.code is self.ctx.root_code or may_compute(func, slots):
+            return True
+        self.idle_calls += 1
+        self.is_exhausted = self.idle_calls >= MAX_IDLE_CALLS
+        return False
 
     def _compile(self, func: FunctionType, slots: tuple[Any, ...]) -> Entry | None:
         from .translate import translate
@@ -195,6 +208,7 @@ class CompileContext:
         self.fullgraph = fullgraph
         self.use_hook = use_hook
         self.run: Callable[..., Any] = hook.run
+        self.root_code: CodeType | None = None
         self.segments: dict[tuple[int, int, Layout], Segment] = {}
         self.entries: list[Entry] = []
         self.stats: dict[str, int] = {"graphs": 0, "graph_breaks": 0, "frames": 0, "recompiles": 0, "kernels": 0}
@@ -256,9 +270,11 @@ class CompileContext:
         from .binding import bind_raw, python_function
 
         found = python_function(fn, args)
-        if found is None or (why_not_compiled(found[0].__code__) is not None and not forced):
+        if found is None:
             return fn(*args, **kwargs)
         func, bound_args = found
+        if not forced and (why_not_function(func) is not None or getattr(func, "__minicompile_disable__", False)):
+            return fn(*args, **kwargs)
         raw = bind_raw(func, bound_args, kwargs)
         result = self.first_segment(func.__code__).dispatch(func, *raw)
         return fn(*args, **kwargs) if result is hook.EAGER else result
@@ -275,7 +291,9 @@ class CompileContext:
 
     def dispatcher_for(self, func: FunctionType) -> Callable[..., Any] | None:
         """The hook's question: how a frame of this function is to run. None: as ever."""
-        if why_not_compiled(func.__code__) is not None or getattr(func, "__minicompile_disable__", False):
+        if func.__code__ is self.root_code:
+            return self.first_segment(func.__code__).dispatch
+        if why_not_function(func) is not None or getattr(func, "__minicompile_disable__", False):
             return None
         return self.first_segment(func.__code__).dispatch
 

@@ -7,10 +7,10 @@ called (`why_not_inlined`), and whether a frame may be compiled on its own (`why
 from __future__ import annotations
 
 import functools
+import sys
 import sysconfig
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
 
 import torch
 
@@ -56,6 +56,16 @@ def why_not_compiled(code: CodeType) -> str | None:
     return _why_not(code.co_filename, _TORCH_COMPILED, _TORCH_NEVER_COMPILED, ())
 
 
+def why_not_function(func: FunctionType) -> str | None:
+    """`why_not_compiled`, and for code without a file (a dataclass's `__init__`) what its module is."""
+    why = why_not_compiled(func.__code__)
+    if why is None and func.__code__.co_filename.startswith("<"):
+        package = str(func.__globals__.get("__name__", "")).split(".")[0]
+        if package in _INFRASTRUCTURE or package in sys.stdlib_module_names or package in ("torch", "minicompile"):
+            return f"it was generated for {package}"
+    return why
+
+
 @functools.cache
 def _why_not(
     filename: str, torch_allowed: tuple[str, ...], torch_refused: tuple[str, ...], standard_allowed: tuple[str, ...]
@@ -82,9 +92,4 @@ def is_torch_file(filename: str) -> bool:
     return filename.startswith(_TORCH)
 
 
-def is_own_decorator_output(fn: FunctionType) -> Any:
-    """The user's function behind one of our wrappers that is transparent while tracing, or None."""
-    return getattr(fn, "__minicompile_original__", None)
-
-
-__all__ = ["is_own_decorator_output", "is_torch_file", "why_not_compiled", "why_not_inlined"]
+__all__ = ["is_torch_file", "why_not_compiled", "why_not_function", "why_not_inlined"]

@@ -72,6 +72,14 @@ class Tracer:
                 return self.number(number, source)
         return wrap(self, obj, source)
 
+    def forget_objects(self) -> None:
+        """Let go of the user's objects: the tracer itself may live until the next garbage collection."""
+        self._known.clear()
+        self.graph.forget_objects()
+        if self.frame is not None:
+            self.frame.slots.clear()
+            self.frame.stack.clear()
+
     def known(self, obj: Any) -> Value | None:
         found = self._known.get(id(obj))
         return found[1] if found is not None else None

@@ -26,6 +26,7 @@ from ..guards import MISS, build_check
 from ..guards.kinds import Guard
 from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
+from ..torch_compat import quiet_fake_tensors
 from . import hook
 from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
@@ -57,7 +58,9 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
             return attempt.run(start)
         except Restart as restart:
             planned = restart
-    return attempt.eager_entry("tracing it did not come to an end", start)
+        finally:
+            attempt.tr.forget_objects()
+    raise AssertionError("a break that is known in advance came too late")
 
 
 class Attempt:
@@ -106,7 +109,7 @@ class Attempt:
         return None
 
     def _run(self, start: float) -> Entry:
-        with self.tr.graph.fake_mode, torch.random.fork_rng(devices=[], enabled=False):
+        with self.tr.graph.fake_mode, quiet_fake_tensors():
             try:
                 result, broken = self._trace()
             except (Break, Restart, UserError, SkipFrame, GraphBreakError):

@@ -121,6 +121,40 @@ def contiguous_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
+def view_strides(shape: Shape, strides: Shape, new_shape: Shape) -> Shape | None:
+    """Strides of the view of a tensor in another shape, or None if only a copy has that shape.
+
+    Sizes and strides are compared structurally, so a symbolic view may be missed, never invented. The algorithm is
+    that of at::detail::computeStride (aten/src/ATen/TensorUtils.cpp): neighbouring dimensions that one stride
+    describes form a chunk, and each chunk is cut into the new dimensions from the inside out.
+    """
+    result: list[Dim] = []
+    left = list(new_shape)
+    for size, stride in reversed(_chunks(shape, strides)):
+        filled: Dim = 1
+        while left and not same_dim(filled, size):
+            result.append(stride * filled)
+            filled = filled * left.pop()
+        if not same_dim(filled, size):
+            return None
+    while left and same_dim(left[-1], 1):
+        left.pop()
+        result.append(result[-1] if result else 1)
+    return None if left else tuple(reversed(result))
+
+
+def _chunks(shape: Shape, strides: Shape) -> list[tuple[Dim, Dim]]:
+    """(number of elements, innermost stride) of each run of dimensions that one stride describes."""
+    chunks: list[tuple[Dim, Dim]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if same_dim(size, 1):
+            continue
+        if chunks and same_dim(chunks[-1][1], stride * size):
+            size = chunks.pop()[0] * size
+        chunks.append((size, stride))
+    return chunks
+
+
 def dtype_kind(dtype: torch.dtype) -> str:
     """`"f"` floating, `"i"` integer, `"b"` bool, `"c"` complex: the letters the op table speaks in."""
     if dtype is torch.bool:

@@ -17,7 +17,7 @@ import torch
 from ..ir.graph import GraphBuilder, Node
 from ..ir.ops import POINTWISE, REDUCTIONS
 from ..ir.symbols import dims_product, is_static, same_dim
-from ..ir.types import Shape, TensorType, contiguous_strides, dtype_kind
+from ..ir.types import Shape, TensorType, contiguous_strides, dtype_kind, view_strides
 from .errors import NotConvertible
 
 KERNEL_DTYPES = frozenset({
@@ -82,7 +82,8 @@ class Emitter:
         shape = tuple(shape)
         if same_shape(node.tensor.shape, shape):
             return node
-        return self.builder.add("reshape", (node,), node.tensor.like(shape=shape))
+        strides = view_strides(node.tensor.shape, node.tensor.strides, shape) or contiguous_strides(shape)
+        return self.builder.add("reshape", (node,), node.tensor.like(shape=shape, strides=strides))
 
     def permute(self, node: Node, dims: Sequence[int]) -> Node:
         dims = tuple(dim % max(len(dims), 1) for dim in dims)

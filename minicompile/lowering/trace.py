@@ -93,7 +93,10 @@ _BATCH_NORMS = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "
 
 
 class _Recorder(TorchDispatchMode):
-    """Notes every call that returns a tensor, or nothing (those act). Raises _HiddenWrite, or LoweringError if it must not be tried again."""
+    """Notes every call that returns a tensor, or nothing (those act).
+
+    Raises _HiddenWrite for a call that writes unseen, or LoweringError if the trace must not be tried again.
+    """
 
     def __init__(self, trace: Trace, may_retry: bool = False) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ own: TRITON_INTERPRET must be set before triton is imported."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from minicompile.codegen.fusion import fuse
 from minicompile.codegen.prepare import Views, prepare, storage_strides
 from minicompile.codegen.triton_build import interpret
 from minicompile.ir.graph import Graph
-from minicompile.ir.ops import POINTWISE
+from minicompile.ir.ops import POINTWISE, VIEWS
 from minicompile.ir.reference import bind_sizes, run, shape_of
 from minicompile.ir.types import dtype_kind
 
 from .build import B, entropy, gelu, layer_norm, softmax
+from .random_graphs import random_graph
 
 WITHOUT_LIBDEVICE = {"asin", "acos", "atan", "atan2"}
 
@@ -128,3 +130,14 @@ def test_every_row_that_needs_no_libdevice(dtype: torch.dtype) -> None:
         arguments = nodes[: row.arity] if row.name != "where" else [nodes[2], nodes[0], nodes[1]]
         outputs.append(getattr(b, row.name)(*arguments))
     check(b.finish(*outputs), x, y, x > x.flip(0), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs(seed: int) -> None:
+    graph, inputs = random_graph(seed, nodes=12)
+    check(without_views(graph), *inputs, tolerance=1e-4)
+
+
+def without_views(graph: Graph) -> Graph:
+    """The graph with those outputs only that kernels store."""
+    return replace(graph, outputs=tuple(out for out in graph.outputs if out.op not in VIEWS and out.op != "input"))

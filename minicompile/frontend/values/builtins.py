@@ -16,7 +16,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import UserError, unsupported_call
+from .. import directives
+from ..breaks import Break, BreakKind, UserError, unsupported_call
+from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .constant import ConstantValue, SymIntValue, specialized
 
@@ -41,12 +43,20 @@ def rule(*functions: Any) -> Callable[[Rule], Rule]:
     return register
 
 
+HASHED_BY_IDENTITY = (
+    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, types.MethodWrapperType, functools._lru_cache_wrapper,
+)  # fmt: skip
+
+
+def is_safe_to_hash(obj: Any) -> bool:
+    """Whether looking an object up in a dict runs no user code."""
+    return isinstance(obj, HASHED_BY_IDENTITY) or (isinstance(obj, type) and type(obj).__hash__ is type.__hash__)
+
+
 def has_rule(obj: Any) -> bool:
-    """Whether there is a rule for this very object."""
-    try:
-        return obj in RULES
-    except TypeError:
-        return False
+    """Whether there is a rule for this very object, of ours or by the user's word."""
+    return is_safe_to_hash(obj) and (obj in RULES or obj in allowed_in_graph or obj in constant_results)
 
 
 class CallableValue(Value):
@@ -97,6 +107,12 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a function object that is known."""
     from .torch_functions import call_torch, is_torch_function
 
+    if not is_safe_to_hash(fn):
+        raise unsupported_call(f"{function_name(fn)}()")
+    if fn in allowed_in_graph:
+        return tr.torch_call(fn, args, kwargs)
+    if fn in constant_results:
+        return _constant_result(tr, fn, args, kwargs)
     found = RULES.get(fn)
     if found is not None:
         return _call_rule(tr, fn, found, args, kwargs)
@@ -108,6 +124,12 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         except NotConstant:
             pass
     raise unsupported_call(f"{function_name(fn)}()")
+
+
+def _constant_result(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
+    """The user has promised that the result never changes."""
+    values = [arg.realize(tr).const(tr) for arg in args]
+    return tr.constant(fn(*values, **{key: value.realize(tr).const(tr) for key, value in kwargs.items()}))
 
 
 def _call_rule(tr: Tracer, fn: Any, found: Rule, args: Args, kwargs: Kwargs) -> Value:
@@ -134,7 +156,7 @@ def _fold_odd_call(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
 # ---- what may be folded when all arguments are constants ----
 
 _PURE_TYPES = (str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, list, dict, type(None))
-_PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "builtins", "string", "itertools", "keyword", "re"})
+_PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "builtins", "string", "keyword"})
 _IMPURE = frozenset({print, input, open, eval, exec, compile, id, hash, globals, locals, vars, dir, breakpoint, __import__})
 
 
@@ -155,10 +177,20 @@ def is_pure(fn: Any) -> bool:
 
 
 def _pure_module(fn: Any) -> bool:
-    try:
-        return getattr(fn, "__module__", None) in _PURE_MODULES - {"itertools", "re"} and fn not in _IMPURE
-    except TypeError:
-        return False
+    return is_safe_to_hash(fn) and getattr(fn, "__module__", None) in _PURE_MODULES and fn not in _IMPURE
+
+
+# ---- rules for what the program says to the compiler ----
+
+
+@rule(directives.graph_break)
+def _graph_break(tr: Tracer) -> Value:
+    raise Break(BreakKind.EXPLICIT, "The program asks for a graph break here.")
+
+
+@rule(directives.is_compiling)
+def _is_compiling(tr: Tracer) -> Value:
+    return ConstantValue(True)
 
 
 # ---- rules for builtins ----
@@ -435,7 +467,6 @@ def _complex(tr: Tracer, *args: Value) -> Value:
 
 
 def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
-    from ..breaks import Break, BreakKind
     from .tensor import TensorValue
 
     for arg in args:

@@ -13,7 +13,7 @@ import torch
 
 from ..breaks import Break, BreakKind, unsupported_call
 from .base import Args, Kwargs, Value, fail
-from .builtins import RULES, rule
+from .builtins import RULES, is_safe_to_hash, rule
 from .constant import ConstantValue, SymIntValue
 
 if TYPE_CHECKING:
@@ -91,18 +91,12 @@ def is_torch_function(fn: Any) -> bool:
     """Whether a call of this object becomes a graph node."""
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
-    try:
-        return fn in _operations()
-    except TypeError:
-        return False
+    return is_safe_to_hash(fn) and fn in _operations()
 
 
 def torch_name(fn: Any) -> str:
     """The name that the user knows a torch function by."""
-    try:
-        known = _operations().get(fn)
-    except TypeError:
-        known = None
+    known = _operations().get(fn) if is_safe_to_hash(fn) else None
     if known is not None:
         return known.replace("torch._C._VariableFunctions.", "torch.")
     name = getattr(fn, "__name__", None) or str(fn)

@@ -16,8 +16,8 @@ import torch
 
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
-from ..skip import is_own_decorator_output, why_not_inlined
-from ..sources import AttrSource, ConstSource, DictKeySource, ItemSource, ModuleMemberSource, RegistrySource, Source
+from ..skip import why_not_inlined
+from ..sources import AttrSource, ConstSource, DictKeySource, InstanceDictSource, ItemSource, ModuleMemberSource, RegistrySource, Source
 from .base import Lazy, OpaqueValue, Value
 from .builtins import CallableValue, has_rule
 from .constant import ConstantValue, is_constant_object
@@ -54,6 +54,8 @@ def _maker(obj: Any) -> Maker:
         return made
     if isinstance(obj, type):
         return _class
+    if hasattr(type(obj), "__minicompile_compiled__"):
+        return _compiled
     if isinstance(obj, torch.nn.Module):
         return make_module
     if _is_callable_constant(obj):
@@ -131,11 +133,7 @@ def _set(tr: Tracer, obj: Any, source: Source) -> Value:
 def _function(tr: Tracer, obj: types.FunctionType, source: Source) -> Value:
     if _is_callable_constant(obj):
         return _callable(tr, obj, source)
-    original = is_own_decorator_output(obj)
-    if original is not None:
-        tr.guard_identity(source, obj)
-        return tr.wrap(original, tr.anchor(original))
-    if why_not_inlined(obj.__code__) is not None:
+    if why_not_inlined(obj.__code__) is not None or hasattr(obj, "__minicompile_disable__"):
         return _opaque_identity(tr, obj, source)
     return outside_function(tr, obj, source)
 
@@ -178,6 +176,13 @@ def _is_callable_constant(obj: Any) -> bool:
 def _callable(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_identity(source, obj)
     return CallableValue(obj, source)
+
+
+def _compiled(tr: Tracer, obj: Any, source: Source) -> Value:
+    """What minicompile.compile has made: traced into like its original."""
+    tr.guard_type(source, obj)
+    name = "__minicompile_original__"
+    return tr.wrap(obj.__dict__[name], InstanceDictSource(source, name))
 
 
 def _class(tr: Tracer, obj: type, source: Source) -> Value:
