@@ -9,14 +9,12 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import torch
 
 from .frontend.directives import allow_in_graph, assume_constant_result, disable, graph_break, is_compiling
 from .torch_compat import hide_from_dynamo
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _instances: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
@@ -175,10 +173,6 @@ def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-@overload
-def compile(fn: None = None, **options: Any) -> Callable[[F], F]: ...
-@overload
-def compile(fn: F, **options: Any) -> F: ...
 def compile(
     fn: Any = None,
     *,
@@ -204,10 +198,8 @@ def compile(
         ValueError: an unknown backend, mode or option; lists the known ones.
     """
     if fn is None:
-        settings = dict(
-            fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, verify=verify, disable=disable
-        )
-        return lambda target: compile(target, **settings)
+        settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+        return functools.partial(compile, **settings, verify=verify, disable=disable)
     if not callable(fn):
         raise TypeError(f"minicompile.compile needs a callable, got {type(fn).__name__}")
     make_context = _context_maker(fullgraph, dynamic, backend, mode, options)
@@ -291,6 +283,7 @@ def _mark(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], attribut
     dims = {each % tensor.dim() for each in dims}
     setattr(tensor, attribute, frozenset(getattr(tensor, attribute, frozenset()) | dims))
     setattr(tensor, other, frozenset(getattr(tensor, other, frozenset()) - dims))
+
 
 __all__ = [
     "CompiledFunction", "CompiledModule", "allow_in_graph", "assume_constant_result", "compile", "disable", "graph_break",

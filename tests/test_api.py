@@ -56,7 +56,10 @@ class Model(nn.Module):
 
 
 def test_decorator_with_and_without_options() -> None:
-    for compiled in (minicompile.compile(relu_plus_one, backend="eager"), minicompile.compile(backend="eager")(relu_plus_one)):
+    for compiled in (
+        minicompile.compile(relu_plus_one, backend="eager"),
+        minicompile.compile(backend="eager")(relu_plus_one),
+    ):
         assert torch.equal(compiled(X), relu_plus_one(X))
         assert compiled.__name__ == "relu_plus_one" and compiled.__doc__ == relu_plus_one.__doc__
         assert "relu_plus_one" in repr(compiled) and compiled.__wrapped__ is relu_plus_one
@@ -257,4 +260,7 @@ def test_import_is_light() -> None:
         "print([name for name in ('sympy', 'triton', 'rich', 'networkx', 'torch._dynamo', 'torch._subclasses') "
         "if name in set(sys.modules) - before])"
     )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+        == "[]"
+    )

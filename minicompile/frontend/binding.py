@@ -8,7 +8,6 @@ CPython itself does the binding: for each code object a tiny function with the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -66,7 +65,7 @@ def python_function(fn: Any, args: tuple[Any, ...]) -> tuple[FunctionType, tuple
         if not _is_plain_module(fn):
             return None
         return python_function(fn.forward, args)
-    call: Callable[..., Any] | None = getattr(type(fn), "__call__", None)
+    call = next((base.__dict__["__call__"] for base in type(fn).__mro__ if "__call__" in base.__dict__), None)
     return (call, (fn, *args)) if isinstance(call, FunctionType) else None
 
 
@@ -75,10 +74,12 @@ def _is_plain_module(module: Any) -> bool:
     import torch.nn.modules.module as torch_module
 
     own = any(
-        getattr(module, name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        getattr(module, name)
+        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     )
     shared = any(
-        getattr(torch_module, f"_global_{name}_hooks") for name in ("forward", "forward_pre", "backward", "backward_pre")
+        getattr(torch_module, f"_global_{name}_hooks")
+        for name in ("forward", "forward_pre", "backward", "backward_pre")
     )
     is_plain_call = type(module).__call__ is torch.nn.Module.__call__ and module._compiled_call_impl is None
     return is_plain_call and not own and not shared and not isinstance(module, torch.jit.ScriptModule)

@@ -1,4 +1,4 @@
-"""How a traced piece of a frame ends, as glue: a return, a breaking operation with the segment behind it, an eager tail.
+"""How a traced piece of a frame ends, as glue: a return, a breaking operation with what comes behind it, an eager tail.
 
 In: the frame at the instruction where tracing stopped. Out: the last lines of the generated function.
 
@@ -147,8 +147,8 @@ class Exit:
         if outermost is None:
             self.glue.line(f"__r = {call}")
             return
-        for text in ("try:", f"    __r = {call}", "except BaseException:", f"    __set_grad__({outermost.previous})", "    raise"):
-            self.glue.line(text)
+        leave = f"    __set_grad__({outermost.previous})"
+        self.glue.lines += ["try:", f"    __r = {call}", "except BaseException:", leave, "    raise"]
 
     def _grad_exit(self, value: Value) -> GradModeExitValue | None:
         """The value if it is a grad mode block's exit. Nothing else is looked at: that would put guards on it."""
@@ -362,8 +362,8 @@ def _unpack(out: Exit, instruction: Instruction) -> None:
 
 def _exactly(value: Any, count: int) -> list[Any]:
     """Unpack as CPython does: at most one element too many is asked for."""
-    iterator, items = iter(value), []
-    for item in iterator:
+    items: list[Any] = []
+    for item in iter(value):
         if len(items) == count:
             raise ValueError(f"too many values to unpack (expected {count})")
         items.append(item)
@@ -404,6 +404,9 @@ def _import(out: Exit, instruction: Instruction) -> None:
 
 # ---- branches ----
 
+Way = tuple[int, list[Any]]
+"""Instruction to go on with, and what is pushed before."""
+
 
 @_writer("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 def _branch(out: Exit, instruction: Instruction) -> None:
@@ -417,7 +420,8 @@ def _branch(out: Exit, instruction: Instruction) -> None:
 @_writer("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
 def _branch_or_pop(out: Exit, instruction: Instruction) -> None:
     (condition,) = _operands(out, 1)
-    keeps, goes_on = (instruction.target, [condition]), (instruction.index + 1, [])
+    keeps: Way = (instruction.target, [condition])
+    goes_on: Way = (instruction.index + 1, [])
     ways = (keeps, goes_on) if instruction.op == "JUMP_IF_TRUE_OR_POP" else (goes_on, keeps)
     _two_ways(out, f"__run__({out.glue.keep(bool)}, ({condition}, ))", "__r", *ways)
 
@@ -430,9 +434,6 @@ def _for_iter(out: Exit, instruction: Instruction) -> None:
     out.frame.pop_raw()
     after = out._go_on(loop_end(out.frame, instruction.target), [])
     _write_two_ways(out, call, f"__r is not {out.glue.keep(_END)}", body, after)
-
-
-Way = tuple[int, list[Any]]
 
 
 def _two_ways(out: Exit, call: str, test: str, if_true: Way, if_false: Way) -> None:

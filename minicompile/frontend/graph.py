@@ -49,8 +49,8 @@ class TensorInput:
 class GraphBuilder:
     """One graph under construction.
 
-    With `symbolic`, sizes may be symbols: all (`dynamic`), or those of tensors that the user has marked; and the ints of
-    `dynamic_sources`.
+    With `symbolic`, sizes may be symbols: all (`dynamic`), or those of tensors that the user has marked; and the ints
+    of `dynamic_sources`.
     """
 
     def __init__(self, dynamic: bool, dynamic_sources: frozenset[Source], symbolic: bool) -> None:
@@ -178,20 +178,21 @@ class GraphBuilder:
         tensors = [leaf for leaf in _leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [(_version(tensor), tensor.shape) for tensor in tensors]
         result = self._run(tr, target, fake_args, fake_kwargs)
-        mutated = [tensor for tensor, (version, _) in zip(tensors, before) if _version(tensor) != version]
+        mutated = [tensor for tensor, (version, _) in zip(tensors, before, strict=True) if _version(tensor) != version]
         if mutated or target is operator.setitem:
             self._check_mutation(tr, target, tensors, before)
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
         tr.changed()
         op = "call_method" if isinstance(target, str) else "call_function"
-        node = self._emit(op, target, tuple(node for node, _ in pairs), {k: n for k, (n, _) in named.items()}, tr.origin(target))
+        node_kwargs = {key: node for key, (node, _) in named.items()}
+        node = self._emit(op, target, tuple(node for node, _ in pairs), node_kwargs, tr.origin(target))
         node.meta["example_value"] = result
         return self._wrap(tr, node, result)
 
     def _check_mutation(self, tr: Tracer, target: Any, tensors: list[torch.Tensor], before: list[Any]) -> None:
         self.mutates = True
-        for tensor, (_, shape) in zip(tensors, before):
+        for tensor, (_, shape) in zip(tensors, before, strict=True):
             if tensor.shape != shape:
                 tr.changed()  # the fake tensor is spoilt: trace again, up to here
                 raise unsupported_call(f"{tr.name_of(target)}", "changes the shape of a tensor in place")
@@ -294,7 +295,6 @@ class GraphBuilder:
         kind = list if value.kind is list else tuple
         return kind(node for node, _ in pairs), kind(fake for _, fake in pairs)
 
-
     # ---- the end ----
 
     def finish(self, outputs: list[fx.Node]) -> tuple[fx.GraphModule, GraphArguments]:
@@ -303,10 +303,12 @@ class GraphBuilder:
         self.graph.output(tuple(outputs))
         placeholders = self._in_order(symbols)
         gm = fx.GraphModule({}, self.graph, "CapturedGraph")
-        return gm, GraphArguments([source for _, source, _ in placeholders], [example for _, _, example in placeholders])
+        return gm, GraphArguments(
+            [source for _, source, _ in placeholders], [example for _, _, example in placeholders]
+        )
 
     def _bind_symbols(self) -> dict[fx.Node, Source]:
-        """A placeholder for every symbol that the inputs' sizes have or the graph uses, and where each is read."""
+        """A placeholder for every symbol that inputs' sizes have or the graph uses, and where each is read."""
         assert self.shapes is not None
         found: dict[fx.Node, Source] = {}
         for symbol, source in self.shapes.symbols().items():
@@ -323,7 +325,8 @@ class GraphBuilder:
         """Symbols that got a placeholder, and turned out later to be a number or another symbol, become that."""
         by_symbol = {symbol: node for symbol, node in self.sizes.items() if node in symbols}
         for node in list(self.graph.nodes):
-            if node.op == "placeholder" and node not in symbols and isinstance(node.meta["example_value"], torch.SymInt):
+            is_size = node.op == "placeholder" and isinstance(node.meta["example_value"], torch.SymInt)
+            if is_size and node not in symbols:
                 expr = node.meta["example_value"].node.expr
                 settled = int(expr) if expr.is_number else by_symbol[expr]
                 for user in list(node.users):

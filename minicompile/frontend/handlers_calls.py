@@ -5,7 +5,7 @@ In: callables and arguments on the frame's stack. Out: results, from inlined fra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .interpreter import opcode
 from .values.base import NULL, NotConstant, Value, fail

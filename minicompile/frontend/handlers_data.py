@@ -315,13 +315,13 @@ def _build_set(tr: Tracer, frame: Frame, count: int) -> None:
 @opcode("BUILD_MAP")
 def _build_map(tr: Tracer, frame: Frame, count: int) -> None:
     flat = frame.pop_many(2 * count)
-    frame.push(make_dict(tr, zip(flat[::2], flat[1::2])))
+    frame.push(make_dict(tr, zip(flat[::2], flat[1::2], strict=True)))
 
 
 @opcode("BUILD_CONST_KEY_MAP")
 def _build_const_key_map(tr: Tracer, frame: Frame, count: int) -> None:
     keys = frame.pop(tr).items(tr)
-    frame.push(make_dict(tr, zip(keys, frame.pop_many(count))))
+    frame.push(make_dict(tr, zip(keys, frame.pop_many(count), strict=True)))
 
 
 @opcode("BUILD_STRING")

@@ -1,6 +1,6 @@
 """Layouts: which variables are bound and what stands on the stack where a segment starts.
 
-In: a frame's slots and stack at a break. Out: a hashable description, and the parameter names of the generated function.
+In: a frame's slots and stack at a break. Out: a hashable description, and the generated function's parameter names.
 """
 
 from __future__ import annotations

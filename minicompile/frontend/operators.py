@@ -30,8 +30,11 @@ BY_SYMBOL: dict[str, Callable[..., Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
-_IN_PLACE = {BY_SYMBOL[text]: BY_SYMBOL[text[:-1]] for text in BY_SYMBOL if text.endswith("=") and text[:-1] in BY_SYMBOL
-             and text not in ("<=", ">=")}  # fmt: skip
+_IN_PLACE = {
+    fn: BY_SYMBOL[text[:-1]]
+    for text, fn in BY_SYMBOL.items()
+    if text.endswith("=") and text[:-1] in BY_SYMBOL and text not in ("<=", ">=")
+}
 COMPARISONS = {operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge}
 _SWAPPED = {
     operator.lt: operator.gt, operator.gt: operator.lt, operator.le: operator.ge, operator.ge: operator.le,
@@ -197,7 +200,7 @@ def _compare(tr: Tracer, op: Any, left: SequenceValue, right: SequenceValue) -> 
         return ConstantValue(equal(tr, left, right) == (op is operator.eq))
     if (left.kind is list) != (right.kind is list):
         fail(TypeError(f"'{op.__name__}' not supported between {left.kind.__name__} and {right.kind.__name__}"))
-    for one, other in zip(left.elements, right.elements):
+    for one, other in zip(left.elements, right.elements, strict=False):
         if not equal(tr, one, other):
             return binary(tr, op, one.realize(tr), other.realize(tr))
     return ConstantValue(op(len(left.elements), len(right.elements)))

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -29,9 +29,8 @@ from .relevance import may_compute
 from .skip import why_not_function
 from .sources import Source
 
-
 MAX_IDLE_CALLS = 16
-"""How often a function that is called without a tensor in sight is asked about again before it runs in eager for good."""
+"""How often a function that is called without a tensor in sight is looked at again before it runs in eager for good."""
 
 
 class Tail:
@@ -138,11 +137,11 @@ class Segment:
                 result = entry.run(func, *slots)
                 if result is not MISS:
                     return result
-            entry = self._compile(func, slots)
-            if entry is None:
+            made = self._compile(func, slots)
+            if made is None:
                 return self.eager(func, slots)
-            self.entries.use(entry)
-        result = entry.run(func, *slots)
+            self.entries.use(made)
+        result = made.run(func, *slots)
         return self.eager(func, slots) if result is MISS else result
 
     def _is_worth_it(self, func: FunctionType, slots: tuple[Any, ...]) -> bool:
@@ -303,4 +302,4 @@ def hook_callback(ctx: Any, func: FunctionType) -> Callable[..., Any] | None:
     return ctx.dispatcher_for(func)
 
 
-__all__ = ["CompileContext", "Entry", "GraphRecord", "MethodType", "Segment", "Tail", "drive", "hook_callback"]
+__all__ = ["CompileContext", "Entry", "GraphRecord", "Segment", "Tail", "drive", "hook_callback"]

@@ -13,17 +13,12 @@ from . import hook, interpreter
 from .binding import python_function
 from .segments import CompileContext, hook_callback
 
-_hook_is_set = False
-
 
 def make_context(
     fn: Callable[..., Any], backend: Callable[..., Any], *, dynamic: bool | None, fullgraph: bool
 ) -> CompileContext:
-    """A fresh context for a callable; sets the hook up on first use."""
-    global _hook_is_set
-    if not _hook_is_set:
-        hook.set_callback(hook_callback)
-        _hook_is_set = True
+    """A fresh context for a callable."""
+    hook.set_callback(hook_callback)
     context = CompileContext(backend, dynamic=dynamic, fullgraph=fullgraph, use_hook=hook.available())
     context.run = hook.run if context.use_hook else run_wrapped
     found = python_function(fn, ())

@@ -97,7 +97,7 @@ class Tracer:
         return source
 
     def constant(self, obj: Any, *, anchored: bool = True) -> Value:
-        """The value of a Python object that is known and fixed. Raises NotConstant if it is none and `anchored` is off."""
+        """The value of an object that is known and fixed. Raises NotConstant if it is none and `anchored` is off."""
         if is_constant_object(obj):
             return ConstantValue(obj)
         kind = type(obj)
@@ -213,8 +213,8 @@ class Tracer:
         return specialized(self, value.realize(self)).const(self)
 
     def key(self, value: Value) -> Any:
-        """A hashable stand-in for a dict key or set element: the constant itself, or the value of an object that is
-        hashed by identity. Raises Break for keys with a hash of their own."""
+        """A hashable stand-in for a dict key or set element: the constant itself, or the value of an object that is hashed
+        by identity. Raises Break for keys with a hash of their own."""
         value = specialized(self, value.realize(self))
         try:
             raw = value.const(self)

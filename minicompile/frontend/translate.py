@@ -318,7 +318,11 @@ def _backend_name(backend: Any) -> str:
 def _graph_break_error(record: BreakRecord) -> GraphBreakError:
     place = record.location
     return GraphBreakError(
-        f"{record.kind.value}: {record.reason}", file=place.file, line=place.line, function=place.function, hint=record.hint
+        f"{record.kind.value}: {record.reason}",
+        file=place.file,
+        line=place.line,
+        function=place.function,
+        hint=record.hint,
     )
 
 
@@ -346,9 +350,10 @@ def root_frame(tr: Tracer, segment: Segment, decoded: Decoded, func: FunctionTyp
     given = iter(values)
     arguments = frozenset(argument_names(code))
     for name, source in zip(layout.names, layout.local_sources(arguments), strict=True):
-        frame.slots[name] = _slot_value(tr, next(given), source, is_cell=not segment.is_first and name in code.co_cellvars)
-    for source in layout.stack_sources():
-        frame.push(NULL if source is None else _slot_value(tr, next(given), source, is_cell=False))
+        is_cell = not segment.is_first and name in code.co_cellvars
+        frame.slots[name] = _slot_value(tr, next(given), source, is_cell=is_cell)
+    for slot in layout.stack_sources():
+        frame.push(NULL if slot is None else _slot_value(tr, next(given), slot, is_cell=False))
     if not segment.is_first:
         frame.slots.update(zip(code.co_freevars, closure, strict=True))
         frame.pc = segment.index

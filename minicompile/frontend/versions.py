@@ -47,7 +47,9 @@ Normal = tuple[str, Any]
 """Opcode and decoded argument of a normalised instruction."""
 
 
-def normalise(instructions: Sequence[dis.Instruction], consts: tuple[Any, ...]) -> Iterator[tuple[dis.Instruction, list[Normal]]]:
+def normalise(
+    instructions: Sequence[dis.Instruction], consts: tuple[Any, ...]
+) -> Iterator[tuple[dis.Instruction, list[Normal]]]:
     """Pair every machine instruction that means something with the normalised ones that it stands for.
 
     Jump arguments are byte offsets of targets. Arguments by opcode: names for loads and stores; `(count, keyword
@@ -135,7 +137,7 @@ def _contains_or_is(instruction: dis.Instruction) -> list[Normal]:
 
 def _intrinsic(instruction: dis.Instruction) -> list[Normal]:
     name = instruction.argrepr.removeprefix("INTRINSIC_")
-    return [("LIST_TO_TUPLE", None)] if name == "LIST_TO_TUPLE" else [(instruction.opname, name)]
+    return [(name, None)] if name in ("LIST_TO_TUPLE", "UNARY_POSITIVE") else [(instruction.opname, name)]
 
 
 _SPECIAL = {

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from ..ir.graph import BufferView, Graph, GraphBuilder, InputView, Node
-from ..ir.symbols import is_static, to_dim, to_dims
+from ..ir.ops import VIEWS
+from ..ir.symbols import is_static, same_dim, to_dim, to_dims
 from ..ir.types import SizeType, TensorType
 from ..torch_compat import symbol_hint
 from .decompose import decompose
@@ -143,6 +144,8 @@ class Converter(Emitter):
             node = replace(node, type=type)
             self.builder.nodes[-1] = node
             return node
+        if node.op in VIEWS and same_places(type, node.tensor):
+            return self.builder.add(node.op, node.args, type, **node.attrs)
         return self.copy(node, type)
 
     # --- values ---------------------------------------------------------------------------------------------------
@@ -185,6 +188,12 @@ class Converter(Emitter):
 def may_restride(node: Node) -> bool:
     """A computed value can be laid out at will; views and inputs lie where they lie, but a reshape may copy."""
     return node.op not in ("input", "constant", "permute", "expand", "slice")
+
+
+def same_places(one: TensorType, other: TensorType) -> bool:
+    """Whether two strides put the elements in the same places; those of dimensions of size 1 do not count."""
+    triples = zip(one.shape, one.strides, other.strides, strict=True)
+    return all(same_dim(size, 1) or same_dim(a, b) for size, a, b in triples)
 
 
 def same_shape_by_guard(left: Any, right: Any) -> bool:

@@ -76,7 +76,8 @@ def assert_like_eager(
 ) -> Any:
     """Compiled and eager agree on result, printed text and mutated arguments, for every call and once more.
 
-    `graphs`: how many graphs that takes. `eager`: frames may run in eager; else none may. Returns the compiled function.
+    `graphs`: how many graphs that takes. `eager`: frames may run in eager; else none may.
+    Returns the compiled function.
     """
     backend = Counting()
     compiled = minicompile.compile(fn, backend=backend, **options)

@@ -245,8 +245,10 @@ def test_local_list_and_object_survive_breaks() -> None:
 
 def test_generator_consumer() -> None:
     def numbers(n: int) -> Any:
-        for i in range(n):
+        i = 0
+        while i < n:
             yield i
+            i += 1
 
     def fn(x: Tensor) -> Any:
         total = x
@@ -277,7 +279,15 @@ def test_the_callers_iterator_advances() -> None:
 
 def test_reading_values() -> None:
     def fn(x: Tensor) -> Any:
-        return x * x.sum().item(), x.tolist(), int(x.max()), float(x[0, 0]), f"{x.sum():.1f}", x[x > 3], x.nonzero().shape
+        return (
+            x * x.sum().item(),
+            x.tolist(),
+            int(x.max()),
+            float(x[0, 0]),
+            f"{x.sum():.1f}",
+            x[x > 3],
+            x.nonzero().shape,
+        )
 
     compiled = assert_like_eager(fn, (X,))
     assert BreakKind.VALUE in kinds(compiled)
@@ -366,7 +376,7 @@ def test_records_of_breaks() -> None:
 
 def test_dead_values_are_not_computed_for_the_next_segment(backend: Any) -> None:
     def fn(x: Tensor) -> Tensor:
-        dead = x * 100
+        dead = x * 100  # noqa: F841
         kept = x + 1
         print("break")
         return kept

@@ -20,7 +20,9 @@ def outcome(fn: Any, *args: Any) -> tuple[type, str, list[str]]:
     """Type, text and the lines of this file that the traceback shows."""
     with pytest.raises(Exception) as caught:
         fn(*args)
-    lines = [frame.line or "" for frame in traceback.extract_tb(caught.value.__traceback__) if frame.filename == __file__]
+    lines = [
+        frame.line or "" for frame in traceback.extract_tb(caught.value.__traceback__) if frame.filename == __file__
+    ]
     return caught.type, str(caught.value), lines[2:] if len(lines) > 2 else lines
 
 

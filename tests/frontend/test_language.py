@@ -1,5 +1,7 @@
 """Python, one feature a row: captured in one graph, with results and side effects as in eager."""
 
+# ruff: noqa: E501, B009, B010, B905, E714, UP003, UP031, UP032 (the programs are what users write)
+
 from __future__ import annotations
 
 import functools
@@ -296,7 +298,17 @@ def texts(x: Tensor, n: int, s: str) -> Any:
 
 @program(X)
 def numbers(x: Tensor) -> Any:
-    return math.sqrt(x.size(-1)) * x, divmod(7, 2), abs(-2), round(2.6), max(1, 2), min([3, 4]), pow(2, 5), -7 // 2, 7 % -3
+    return (
+        math.sqrt(x.size(-1)) * x,
+        divmod(7, 2),
+        abs(-2),
+        round(2.6),
+        max(1, 2),
+        min([3, 4]),
+        pow(2, 5),
+        -7 // 2,
+        7 % -3,
+    )
 
 
 @program(X)
@@ -317,7 +329,21 @@ def tensor_facts(x: Tensor) -> Any:
 
 @program(X, Y)
 def operators(x: Tensor, y: Tensor) -> Any:
-    return x + y, x - 1, 2 * x, 1 / (y + 10), x**2, -x, x @ y.T, x > y, (x > 0) & (y > 0), ~(x > 0), abs(x), x // 2, x % 3
+    return (
+        x + y,
+        x - 1,
+        2 * x,
+        1 / (y + 10),
+        x**2,
+        -x,
+        x @ y.T,
+        x > y,
+        (x > 0) & (y > 0),
+        ~(x > 0),
+        abs(x),
+        x // 2,
+        x % 3,
+    )
 
 
 @program(X)

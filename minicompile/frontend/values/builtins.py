@@ -157,7 +157,9 @@ def _fold_odd_call(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
 
 _PURE_TYPES = (str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, list, dict, type(None))
 _PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "builtins", "string", "keyword"})
-_IMPURE = frozenset({print, input, open, eval, exec, compile, id, hash, globals, locals, vars, dir, breakpoint, __import__})
+_IMPURE = frozenset(
+    {print, input, open, eval, exec, compile, id, hash, globals, locals, vars, dir, breakpoint, __import__}
+)
 
 
 def is_pure(fn: Any) -> bool:
@@ -166,7 +168,7 @@ def is_pure(fn: Any) -> bool:
         owner = fn.__self__
         if isinstance(owner, types.ModuleType) or owner is None:
             return _pure_module(fn)
-        return type(owner) in _PURE_TYPES or owner in _PURE_TYPES if isinstance(owner, type) else type(owner) in _PURE_TYPES
+        return owner in _PURE_TYPES if isinstance(owner, type) else type(owner) in _PURE_TYPES
     if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return fn.__objclass__ in _PURE_TYPES
     if isinstance(fn, types.MethodWrapperType):
@@ -295,12 +297,7 @@ def _string(tr: Tracer, value: Value) -> str:
 
 @rule(callable)
 def _callable(tr: Tracer, value: Value) -> Value:
-    from .objects import ObjectValue
-
-    value = value.realize(tr)
-    if isinstance(value, ObjectValue):
-        return ConstantValue(hasattr(value.python_type(), "__call__"))
-    return ConstantValue(callable_kind(value.python_type()))
+    return ConstantValue(callable_kind(value.realize(tr).python_type()))
 
 
 def callable_kind(kind: type) -> bool:
@@ -340,13 +337,13 @@ def _zip(tr: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
     exact = strict is not None and strict.realize(tr).truth(tr)
     if exact and len({len(column) for column in columns}) > 1:
         fail(ValueError("zip() arguments have different lengths"))
-    return _iterator([SequenceValue(tuple, list(row)) for row in zip(*columns)])
+    return _iterator([SequenceValue(tuple, list(row)) for row in zip(*columns, strict=False)])
 
 
 @rule(map)
 def _map(tr: Tracer, fn: Value, *iterables: Value) -> Value:
     columns = [_all(tr, iterable) for iterable in iterables]
-    return _iterator([fn.realize(tr).call(tr, list(row), {}) for row in zip(*columns)])
+    return _iterator([fn.realize(tr).call(tr, list(row), {}) for row in zip(*columns, strict=False)])
 
 
 @rule(filter)

@@ -121,7 +121,7 @@ def _build_list(glue: Glue, value: SequenceValue) -> str:
 def field_names(kind: type) -> tuple[str, ...]:
     """Names of the items of a named tuple, or of one of torch's result types (`torch.return_types.max`)."""
     if hasattr(kind, "n_sequence_fields"):
-        return kind.__match_args__
+        return kind.__match_args__  # type: ignore[attr-defined]
     return getattr(kind, "_fields", ())
 
 

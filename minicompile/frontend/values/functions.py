@@ -58,7 +58,7 @@ class CellValue(Value):
 
 
 class FunctionValue(Value):
-    """A Python function with code to inline. `fn` is the object for one from outside, None for one made in the frame."""
+    """A Python function with code to inline. `fn` is the object of one from outside, None for one made in the frame."""
 
     def __init__(self, code: types.CodeType, globals_dict: dict[str, Any], name: str) -> None:
         self.code = code
@@ -262,7 +262,7 @@ def bind_arguments(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
     code = fn.code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     positional, keyword_only = names[: code.co_argcount], names[code.co_argcount :]
-    slots = dict(zip(positional, args))
+    slots = dict(zip(positional, args, strict=False))
     rest = code.co_argcount + code.co_kwonlyargcount
     if code.co_flags & 4:
         slots[code.co_varnames[rest]] = SequenceValue(tuple, args[code.co_argcount :])
@@ -289,7 +289,7 @@ def bind_arguments(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
 def _fill_defaults(
     fn: FunctionValue, slots: dict[str, Value], positional: tuple[str, ...], keyword_only: tuple[str, ...]
 ) -> None:
-    for name, default in zip(reversed(positional), reversed(fn.defaults)):
+    for name, default in zip(reversed(positional), reversed(fn.defaults), strict=False):
         slots.setdefault(name, default)
     for name in keyword_only:
         if name not in slots and name in fn.kwdefaults:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class IteratorValue(Value):
     """An iterator over a list of values that was fixed when it was made, at `position`.
 
-    `container` is what it iterates over, so that it can be rebuilt. For a list, `elements` is the list value's own: what
-    is appended while iterating is seen, as in Python.
+    `container` is what it iterates over, so that it can be rebuilt. For a list, `elements` is the list value's own:
+    what is appended while iterating is seen, as in Python.
     """
 
     def __init__(self, container: Value | None, elements: list[Value]) -> None:

@@ -7,7 +7,7 @@ guards that nothing hides them; calls as calls of `forward`, guarded by the abse
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.modules.module as torch_module
@@ -124,15 +124,10 @@ def make_module(tr: Tracer, module: torch.nn.Module, source: Source) -> Value:
     from .base import OpaqueValue
 
     tr.guard_type(source, module)
-    if isinstance(module, torch.jit.ScriptModule) or not isinstance(static_lookup(type(module), "forward"), types.FunctionType):
-        return OpaqueValue(module, source)
-    if type(module).__module__.startswith("torch._dynamo"):
+    is_foreign = isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo")
+    if is_foreign or not isinstance(static_lookup(type(module), "forward"), types.FunctionType):
         return OpaqueValue(module, source)
     return ModuleValue(module, source)
-
-
-def is_module(obj: Any) -> bool:
-    return isinstance(obj, torch.nn.Module)
 
 
 __all__ = ["ConstantValue", "ModuleValue", "make_module"]

@@ -160,19 +160,22 @@ def can_be_made(cls: type) -> bool:
     return (
         type(cls).__call__ is type.__call__
         and cls.__new__ is object.__new__
-        and isinstance(cls.__init__, (types.FunctionType, types.WrapperDescriptorType))
         and not issubclass(cls, (BaseException, torch.nn.Module, torch.Tensor))
-        and (cls.__init__ is object.__init__ or isinstance(cls.__init__, types.FunctionType))
+        and (_init_of(cls) is object.__init__ or isinstance(_init_of(cls), types.FunctionType))
         and not getattr(cls, "__abstractmethods__", None)
         and "__del__" not in dir(cls)
     )
+
+
+def _init_of(cls: type) -> Any:
+    return static_lookup(cls, "__init__")
 
 
 def _make_object(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ObjectValue(cls.cls, None, None)
     made.class_value = cls
     tr.changed()
-    if cls.cls.__init__ is object.__init__:
+    if _init_of(cls.cls) is object.__init__:
         if args or kwargs:
             fail(TypeError(f"{cls.cls.__name__}() takes no arguments"))
         return made
@@ -183,7 +186,7 @@ def _make_object(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Val
 def _make_namedtuple(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     from .containers import SequenceValue
 
-    fields = dict(zip(cls._fields, args))
+    fields = dict(zip(cls._fields, args, strict=False))
     for name, value in kwargs.items():
         if name in fields or name not in cls._fields:
             fail(TypeError(f"{cls.__name__}() got an unexpected or repeated argument '{name}'"))
@@ -417,10 +420,12 @@ class ObjectValue(Value):
         assert self.class_value is not None
         name = glue.assign(f"__object_new__({glue.ref(self.class_value)})", self)
         for key, value in self.attributes.items():
-            glue.fill(  # type: ignore[misc]
-                lambda key=key, value=value: f"__object_setattr__({name}, {key!r}, {glue.ref(value)})"
-            )
+            glue.fill(functools.partial(_set_line, glue, name, key, value))
         return name
+
+
+def _set_line(glue: Glue, name: str, key: str, value: Value) -> str:
+    return f"__object_setattr__({name}, {key!r}, {glue.ref(value)})"
 
 
 def _dunder_names(op: Any, swapped: bool) -> list[str]:

@@ -20,7 +20,7 @@ from .base import Lazy, Value
 if TYPE_CHECKING:
     from ..tracer import Tracer
 
-KINDS = (type(iter(range(0))), type(iter([])), type(iter(())))
+KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())))
 END = object()
 """What `peek` gives for an exhausted iterator."""
 

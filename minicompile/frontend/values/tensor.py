@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -210,7 +210,8 @@ def _storage_offset(tr: Tracer, owner: TensorValue) -> Value:
     from ...guards.tensors import StorageOffsetGuard
 
     for value in tr.graph.inputs_of(owner.node):
-        tr.guard(StorageOffsetGuard(value.source, value.real.storage_offset()))
+        if value.source is not None and value.real is not None:
+            tr.guard(StorageOffsetGuard(value.source, value.real.storage_offset()))
     return tr.number(owner.fake.storage_offset())
 
 

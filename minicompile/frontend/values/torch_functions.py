@@ -27,8 +27,8 @@ _NAMESPACES = (
 _NOT_OPERATIONS = frozenset(
     {
         "save", "load", "compile", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "typename",
-        "is_tensor", "is_storage", "set_default_tensor_type", "set_default_dtype", "set_default_device", "set_printoptions",
-        "set_num_threads", "set_num_interop_threads", "get_num_threads", "get_num_interop_threads", "get_default_device",
+        "is_tensor", "is_storage", "set_default_tensor_type", "set_default_dtype", "set_default_device",
+        "set_printoptions", "set_num_threads", "set_num_interop_threads", "get_num_threads", "get_num_interop_threads", "get_default_device",
         "get_default_dtype", "from_numpy", "from_file", "frombuffer", "from_dlpack", "to_dlpack", "is_grad_enabled",
         "is_inference_mode_enabled", "set_grad_enabled", "use_deterministic_algorithms", "set_flush_denormal",
         "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled", "vmap", "cond",
@@ -79,8 +79,9 @@ def _add_operation(result: dict[Any, str], owner: Any, namespace: str, name: str
         result.setdefault(value, f"{namespace}.{name}")
     elif isinstance(value, types.FunctionType):
         module = value.__module__ or ""
-        is_own = module in (namespace, "torch.functional", "torch._jit_internal", "torch._lowrank")
-        if is_own and not name.startswith("_") and (namespace != "torch" or module in ("torch.functional", "torch._lowrank")):
+        written_for_users = ("torch.functional", "torch._lowrank")
+        homes = written_for_users if namespace == "torch" else (namespace, "torch._jit_internal", *written_for_users)
+        if module in homes and not name.startswith("_"):
             result.setdefault(value, f"{namespace}.{name}")
 
 

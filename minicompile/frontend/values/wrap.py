@@ -17,7 +17,16 @@ import torch
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
 from ..skip import why_not_inlined
-from ..sources import AttrSource, ConstSource, DictKeySource, InstanceDictSource, ItemSource, ModuleMemberSource, RegistrySource, Source
+from ..sources import (
+    AttrSource,
+    ConstSource,
+    DictKeySource,
+    InstanceDictSource,
+    ItemSource,
+    ModuleMemberSource,
+    RegistrySource,
+    Source,
+)
 from .base import Lazy, OpaqueValue, Value
 from .builtins import CallableValue, has_rule
 from .constant import ConstantValue, is_constant_object
@@ -232,7 +241,9 @@ def _is_plain_object(cls: type) -> bool:
         bool(cls.__flags__ & (1 << 9))
         and all(base is object or base.__flags__ & (1 << 9) for base in cls.__mro__)
         and cls.__basicsize__ >= object.__basicsize__
-        and not issubclass(cls, (torch.Tensor, BaseException, int, float, str, bytes, list, tuple, dict, set, frozenset))
+        and not issubclass(
+            cls, (torch.Tensor, BaseException, int, float, str, bytes, list, tuple, dict, set, frozenset)
+        )
     )
 
 
