@@ -191,18 +191,18 @@ def compile(
         dynamic: True: sizes are symbols, one entry serves many; False: never; None: ints that vary become symbols.
         backend: a name of `list_backends()` or a callable `(gm, example_inputs) -> callable`.
         mode, options: see `minicompile.backends`.
-        verify: compare each new entry's first result with eager's.
+        verify: compare each new graph's first results with eager's; a difference raises VerificationError.
         disable: return `fn` as it is.
     Raises:
         TypeError: `fn` is not callable.
         ValueError: an unknown backend, mode or option; lists the known ones.
     """
     if fn is None:
-        settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
-        return functools.partial(compile, **settings, verify=verify, disable=disable)
+        how: dict[str, Any] = {"backend": backend, "mode": mode, "options": options, "verify": verify}
+        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, disable=disable, **how)
     if not callable(fn):
         raise TypeError(f"minicompile.compile needs a callable, got {type(fn).__name__}")
-    make_context = _context_maker(fullgraph, dynamic, backend, mode, options)
+    make_context = _context_maker(fullgraph, dynamic, backend, mode, options, verify)
     if disable:
         return fn
     if isinstance(fn, (CompiledFunction, CompiledModule)):
@@ -213,7 +213,12 @@ def compile(
 
 
 def _context_maker(
-    fullgraph: bool, dynamic: bool | None, backend: Any, mode: str | None, options: dict[str, Any] | None
+    fullgraph: bool,
+    dynamic: bool | None,
+    backend: Any,
+    mode: str | None,
+    options: dict[str, Any] | None,
+    verify: bool,
 ) -> Callable[[Any], Any]:
     from .backends import resolve
 
@@ -222,9 +227,11 @@ def _context_maker(
     def make(fn: Any) -> Any:
         from .config import config
         from .frontend.start import make_context
+        from .frontend.verify import verified
 
         is_dynamic = dynamic if dynamic is not None else config.dynamic
-        return make_context(fn, backend_fn, dynamic=is_dynamic, fullgraph=fullgraph)
+        checked = verified(backend_fn) if verify or config.verify else backend_fn
+        return make_context(fn, checked, dynamic=is_dynamic, fullgraph=fullgraph)
 
     return make
 
@@ -286,6 +293,6 @@ def _mark(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], attribut
 
 
 __all__ = [
-    "CompiledFunction", "CompiledModule", "allow_in_graph", "assume_constant_result", "compile", "disable", "graph_break",
-    "is_compiling", "mark_dynamic", "mark_static", "reset", "stats",
+    "CompiledFunction", "CompiledModule", "allow_in_graph", "assume_constant_result", "compile", "disable",
+    "graph_break", "is_compiling", "mark_dynamic", "mark_static", "reset", "stats",
 ]  # fmt: skip

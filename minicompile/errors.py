@@ -56,6 +56,10 @@ class BackendError(StageError):
     """The backend that was given the FX graph failed; `stage` is the backend's name."""
 
 
+class VerificationError(MinicompileError):
+    """A compiled graph's results differ from eager's, under `verify=True` or `config.verify`."""
+
+
 class CompilerMissing(MinicompileError):
     """No C++ compiler was found. The message says what to install."""
 

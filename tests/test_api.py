@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import minicompile
+from minicompile.errors import VerificationError
 from tests.support import assert_same
 
 X = torch.arange(8.0).reshape(2, 4)
@@ -217,6 +218,38 @@ def test_torch_compile_inside_and_outside() -> None:
     outside = torch.compile(lambda x: inner(x) + 1, backend="eager")
     assert torch.equal(outside(X), X * 2 + 1)
     assert torch.equal(ours(X), torch.relu(X + 1) * 3 + 1)
+
+
+def test_verify_finds_a_wrong_graph_and_lets_right_ones_pass() -> None:
+    def wrong(gm: Any, example_inputs: Any) -> Any:
+        return lambda *args: tuple(result + 1 for result in gm(*args))
+
+    with pytest.raises(VerificationError, match="result 0"):
+        minicompile.compile(relu_plus_one, backend=wrong, verify=True)(X)
+    right = minicompile.compile(relu_plus_one, backend="eager", verify=True)
+    assert torch.equal(right(X), relu_plus_one(X)) and torch.equal(right(X), relu_plus_one(X))
+    noisy = minicompile.compile(lambda x: x + torch.rand_like(x), backend="eager", verify=True)
+    torch.manual_seed(1)
+    actual = noisy(X)
+    torch.manual_seed(1)
+    assert torch.equal(actual, X + torch.rand_like(X))
+
+
+@pytest.mark.parametrize("subject", ["graph", "fx", "breaks", "guards", "output_code", "perf", "recompiles"])
+def test_logs_say_what_was_compiled(subject: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fn(x: Tensor) -> Tensor:
+        print("break")
+        return torch.relu(x)
+
+    expected = {
+        "graph": "test_api.py:", "fx": "torch.relu", "breaks": "print()", "guards": "x is a Tensor",
+        "output_code": "def entry(", "perf": "trace", "recompiles": "compiled for",
+    }  # fmt: skip
+    compiled = minicompile.compile(fn, backend="eager")
+    with caplog.at_level("INFO", logger=f"minicompile.{subject}"):
+        compiled(X)
+        compiled(X[:1])
+    assert any(expected[subject] in record.getMessage() for record in caplog.records)
 
 
 def test_threads_share_one_first_call() -> None:

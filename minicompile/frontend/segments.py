@@ -26,6 +26,7 @@ from .bytecode import decode
 from .eager_tail import EagerTail
 from .layout import Layout, argument_names, call_like
 from .relevance import may_compute
+from .reports import log_entry
 from .skip import why_not_function
 from .sources import Source
 
@@ -67,6 +68,7 @@ class Entry:
     """One compiled entry of a segment.
 
     Attributes:
+        name: the function, with its file and line.
         run: `run(func, *slots)`: the result, a Tail, EAGER, or MISS.
         guards: what must hold.
         graphs: the graph, if there is one.
@@ -76,6 +78,7 @@ class Entry:
         eager: why this entry only says that the frame runs in eager; None for a compiled one.
     """
 
+    name: str
     run: Callable[..., Any]
     guards: GuardSet
     graphs: list[GraphRecord]
@@ -95,7 +98,8 @@ class Segment:
         self.index = index
         self.layout = layout
         self.entries: RecentFirst[Entry] = RecentFirst()
-        self.policy = RecompilePolicy(f"{code.co_name} ({code.co_filename}:{self.line})")
+        self.name = f"{code.co_name} ({code.co_filename}:{self.line})"
+        self.policy = RecompilePolicy(self.name)
         self.dynamic_sources: frozenset[Source] = frozenset()
         self.lock = threading.RLock()
         self.is_exhausted = False
@@ -116,31 +120,35 @@ class Segment:
         entries = self.entries
 
         def dispatch(func: FunctionType, *slots: Any) -> Any:
-            for entry in entries.entries:
+            tried = entries.entries
+            for entry in tried:
                 result = entry.run(func, *slots)
                 if result is not MISS:
-                    if entry is not entries.entries[0]:
+                    if entry is not tried[0]:
                         entries.use(entry)
                     return result
-            return self.miss(func, slots)
+            return self.miss(func, slots, tried)
 
         return dispatch
 
     # ---- misses ----
 
-    def miss(self, func: FunctionType, slots: tuple[Any, ...]) -> Any:
-        """No entry fits: compile one and run it, or run in eager."""
+    def miss(self, func: FunctionType, slots: tuple[Any, ...], tried: tuple[Entry, ...]) -> Any:
+        """None of the entries that were tried fits: compile one and run it, or run in eager.
+
+        User code never runs under the lock.
+        """
         if self.is_exhausted or self.ctx.is_translating or not self._is_worth_it(func, slots):
             return self.eager(func, slots)
         with self.lock:
-            for entry in self.entries.entries:  # another thread may have compiled it meanwhile
-                result = entry.run(func, *slots)
-                if result is not MISS:
-                    return result
-            made = self._compile(func, slots)
-            if made is None:
-                return self.eager(func, slots)
-            self.entries.use(made)
+            is_news = not set(map(id, self.entries.entries)) <= set(map(id, tried))
+            made = None if is_news else self._compile(func, slots)
+            if made is not None:
+                self.entries.use(made)
+        if is_news:  # another thread has compiled something meanwhile
+            return self.dispatch(func, *slots)
+        if made is None:
+            return self.eager(func, slots)
         result = made.run(func, *slots)
         return self.eager(func, slots) if result is MISS else result
 
@@ -234,7 +242,8 @@ class CompileContext:
         return [record for segment in self.segments.values() for record in segment.policy.records]
 
     def note(self, entry: Entry) -> None:
-        """Count a new entry."""
+        """Count and log a new entry."""
+        log_entry(entry)
         self.entries.append(entry)
         self.stats["frames"] += 1
         self.stats["graphs"] += len(entry.graphs)

@@ -29,8 +29,8 @@ _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py",)
 _STANDARD_INLINED = (
     "collections/__init__.py", "functools.py", "operator.py", "typing.py", "dataclasses.py", "enum.py", "abc.py",
-    "_collections_abc.py", "types.py", "numbers.py", "contextlib.py", "bisect.py", "heapq.py", "copy.py", "statistics.py",
-    "fractions.py",
+    "_collections_abc.py", "types.py", "numbers.py", "contextlib.py", "bisect.py", "heapq.py", "copy.py",
+    "statistics.py", "fractions.py",
 )  # fmt: skip
 _INFRASTRUCTURE = frozenset(
     {

@@ -200,7 +200,7 @@ class Tracer:
     # ---- folding ----
 
     def fold(self, fn: Callable[..., Any], *args: Value, **kwargs: Value) -> Value:
-        """`fn` applied to constants. Raises NotConstant for operands that are none; the user's errors are UserErrors."""
+        """`fn` applied to constants. Raises NotConstant for other operands; the user's errors are UserErrors."""
         values = [self._constant_of(arg) for arg in args]
         named = {key: self._constant_of(value) for key, value in kwargs.items()}
         try:
@@ -213,8 +213,8 @@ class Tracer:
         return specialized(self, value.realize(self)).const(self)
 
     def key(self, value: Value) -> Any:
-        """A hashable stand-in for a dict key or set element: the constant itself, or the value of an object that is hashed
-        by identity. Raises Break for keys with a hash of their own."""
+        """A hashable stand-in for a dict key or set element: the constant itself, or the value of an object that is
+        hashed by identity. Raises Break for keys with a hash of their own."""
         value = specialized(self, value.realize(self))
         try:
             raw = value.const(self)

@@ -183,17 +183,20 @@ class Attempt:
         if tr.graph.shapes is not None:
             guards.update(tr.graph.shapes.guards())
         self._guard_memory()
+        begin = time.perf_counter()
         text, namespace, check = self._assemble(glue, call_lines)
         namespace.update(self._way_on(way))
+        run, text = _make_function(self.segment, text, namespace)
+        seconds["glue"] = time.perf_counter() - begin
         begin = time.perf_counter()
         if record is not None:
             self._compile_graph(record, namespace)
         seconds["backend"] = time.perf_counter() - begin
-        run, text = _make_function(self.segment, text, namespace)
         # Going round a loop that broke in its body is part of that break, not one more.
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
-        return Entry(run, guards, [record] if record else [], text, breaks, seconds, None, check.is_dead)
+        graphs = [record] if record else []
+        return Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead)
 
     def _graph_call(self, glue: Glue) -> tuple[list[str], GraphRecord | None]:
         """The lines that call the graph, and the graph itself; nothing if there is nothing to compute."""
@@ -298,7 +301,8 @@ class Attempt:
         text = f"def entry({', '.join(('__func__', *parameters))}):  # runs in eager: {' '.join(why.split())}\n"
         text += "\n".join(f"    {line}" for line in lines) + "\n"
         run, text = _make_function(self.segment, text, {**check.namespace, "__eager__": self.segment.eager})
-        return Entry(run, guards, [], text, [], {"trace": time.perf_counter() - start}, why, check.is_dead)
+        seconds = {"trace": time.perf_counter() - start}
+        return Entry(self.segment.name, run, guards, [], text, [], seconds, why, check.is_dead)
 
 
 def _run_off(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:

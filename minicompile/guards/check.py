@@ -161,6 +161,7 @@ class _Writer:
     # ---- the work ----
 
     def build(self) -> Check:
+        self._tensor_sources = {guard.source for guard in self.tensors}
         for guard in sorted(self.others, key=_rank):
             if guard.rank < TENSOR_RANK and not self._hangs_on_tensor(guard):
                 self._emit(guard)
@@ -174,7 +175,7 @@ class _Writer:
         return Check(lines, self.namespace, self.ordered, self.available, self.watched)
 
     def _hangs_on_tensor(self, guard: Guard) -> bool:
-        tensors = {tensor.source for tensor in self.tensors}
+        tensors = self._tensor_sources
         return any(ancestor in tensors for source in guard.sources() for ancestor in (source, *source.ancestors()))
 
     def _emit(self, guard: Guard) -> None:

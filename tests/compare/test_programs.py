@@ -119,7 +119,8 @@ def test_transformer_block_has_no_more_kernels_than_inductor() -> None:
     with torch.no_grad():
         torch.compiler.reset()
         metrics.reset()
-        torch.compile(fn, options={"force_disable_caches": True})(*args)
+        with torch.compiler.config.patch(force_disable_caches=True):
+            torch.compile(fn)(*args)
         explanation = minicompile.explain(fn)(*args)
     assert 0 < explanation.kernel_count <= metrics.generated_kernel_count
     assert explanation.graph_count == 1

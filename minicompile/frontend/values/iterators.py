@@ -6,13 +6,18 @@ Out: elements one by one; at a graph break a real iterator that stands at the sa
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING
 
-from .base import Value
+from .base import Value, fail
 
 if TYPE_CHECKING:
     from ..glue import Glue
     from ..tracer import Tracer
+
+
+_SIZED = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary", set: "Set"}
+"""Containers that must not change their size while they are iterated, by Python's name for them."""
 
 
 class IteratorValue(Value):
@@ -27,6 +32,7 @@ class IteratorValue(Value):
         self.elements = elements
         self.position = 0
         self.exhausted = False
+        self.size = len(elements)
 
     def python_type(self) -> type:
         from .containers import SequenceValue
@@ -34,10 +40,16 @@ class IteratorValue(Value):
         kind = self.container.python_type() if isinstance(self.container, SequenceValue) else tuple
         return type(iter(kind())) if kind in (list, tuple) else type(iter(()))
 
+    def _size(self, tr: Tracer) -> int:
+        assert self.container is not None
+        return self.container.length(tr)
+
     def next(self, tr: Tracer) -> Value | None:
         if self.exhausted or self.position >= len(self.elements):
             self.exhausted = True
             return None
+        if self.container is not None and self.container.python_type() in _SIZED and self._size(tr) != self.size:
+            fail(RuntimeError(f"{_SIZED[self.container.python_type()]} changed size during iteration"))
         tr.changed()
         self.position += 1
         return self.elements[self.position - 1]

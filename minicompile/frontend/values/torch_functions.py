@@ -28,22 +28,24 @@ _NOT_OPERATIONS = frozenset(
     {
         "save", "load", "compile", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "typename",
         "is_tensor", "is_storage", "set_default_tensor_type", "set_default_dtype", "set_default_device",
-        "set_printoptions", "set_num_threads", "set_num_interop_threads", "get_num_threads", "get_num_interop_threads", "get_default_device",
-        "get_default_dtype", "from_numpy", "from_file", "frombuffer", "from_dlpack", "to_dlpack", "is_grad_enabled",
-        "is_inference_mode_enabled", "set_grad_enabled", "use_deterministic_algorithms", "set_flush_denormal",
-        "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled", "vmap", "cond",
-        "set_float32_matmul_precision", "get_float32_matmul_precision", "set_warn_always", "is_warn_always_enabled",
-        "set_deterministic_debug_mode", "get_deterministic_debug_mode", "autocast_increment_nesting",
-        "autocast_decrement_nesting", "set_autocast_enabled", "is_autocast_enabled", "set_autocast_dtype",
-        "get_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache",
-        "set_anomaly_enabled", "is_anomaly_enabled", "broadcast_shapes", "broadcast_tensors", "import_ir_module",
-        "fork", "wait", "parse_ir", "parse_schema", "merge_type_from_type_comment", "unify_type_list", "get_device_module",
-        "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
-        "boolean_dispatch", "assert_int_or_pair", "classproperty", "prepare_multiprocessing_environment", "sym_int",
-        "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum", "sym_fresh_size", "get_file_path",
-        "resize_as_", "resize_as_sparse_", "set_vital", "read_vitals", "compiled_with_cxx11_abi", "while_loop",
+        "set_printoptions", "set_num_threads", "set_num_interop_threads", "get_num_threads", "get_num_interop_threads",
+        "get_default_device", "get_default_dtype", "from_numpy", "from_file", "frombuffer", "from_dlpack", "to_dlpack",
+        "is_grad_enabled", "is_inference_mode_enabled", "set_grad_enabled", "use_deterministic_algorithms",
+        "set_flush_denormal", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
+        "vmap", "cond", "set_float32_matmul_precision", "get_float32_matmul_precision", "set_warn_always",
+        "is_warn_always_enabled", "set_deterministic_debug_mode", "get_deterministic_debug_mode",
+        "autocast_increment_nesting", "autocast_decrement_nesting", "set_autocast_enabled", "is_autocast_enabled",
+        "set_autocast_dtype", "get_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled",
+        "clear_autocast_cache", "set_anomaly_enabled", "is_anomaly_enabled", "broadcast_shapes", "broadcast_tensors",
+        "import_ir_module", "fork", "wait", "parse_ir", "parse_schema", "merge_type_from_type_comment",
+        "unify_type_list", "get_device_module", "handle_torch_function", "has_torch_function",
+        "has_torch_function_unary", "has_torch_function_variadic", "boolean_dispatch", "assert_int_or_pair",
+        "classproperty", "prepare_multiprocessing_environment", "sym_int", "sym_float", "sym_max", "sym_min", "sym_not",
+        "sym_ite", "sym_sqrt", "sym_sum", "sym_fresh_size", "get_file_path", "resize_as_", "resize_as_sparse_",
+        "set_vital", "read_vitals", "compiled_with_cxx11_abi", "while_loop",
     }
 )  # fmt: skip
+"""Functions in torch's namespaces that compute no tensor: state, files, tracing machinery."""
 
 _READS_NUMBERS = frozenset({"equal", "allclose", "is_nonzero"})
 

@@ -250,7 +250,6 @@ def _is_plain_object(cls: type) -> bool:
 _BY_TYPE: dict[type, Maker] = {
     torch.Tensor: _tensor,
     torch.nn.Parameter: _tensor,
-    torch.nn.Buffer: _opaque,
     torch.Size: _size,
     list: _sequence,
     tuple: _sequence,

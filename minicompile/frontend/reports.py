@@ -1,0 +1,49 @@
+"""What the logs say of a new entry.
+
+In: an entry. Out: log records on `minicompile.graph`, `fx`, `breaks`, `guards`, `output_code` and `perf`, built only for
+subjects that are on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import logs
+
+if TYPE_CHECKING:
+    from .segments import Entry
+
+_GRAPH, _FX, _BREAKS, _GUARDS, _CODE, _PERF = map(logs.get, ("graph", "fx", "breaks", "guards", "output_code", "perf"))
+
+
+def log_entry(entry: Entry) -> None:
+    """Say what was compiled, under the subjects that are on."""
+    for graph in entry.graphs:
+        if _GRAPH.on:
+            _GRAPH("captured from %s:\n%s", entry.name, graph_text(graph.gm))
+        if _FX.on:
+            _FX("captured from %s:\n%s", entry.name, graph.gm.print_readable(print_output=False))
+    for record in entry.breaks:
+        _BREAKS("graph break: %s", record)
+    if entry.eager:
+        _BREAKS("%s runs in eager mode: %s", entry.name, entry.eager)
+    if _GUARDS.on:
+        _GUARDS("%s is used again while\n%s", entry.name, entry.guards)
+    if _CODE.on:
+        _CODE("glue of %s:\n%s", entry.name, entry.code)
+    if _PERF.on:
+        times = ", ".join(f"{stage} {seconds * 1e3:.1f} ms" for stage, seconds in entry.seconds.items())
+        _PERF("%s: %s", entry.name, times)
+
+
+def graph_text(gm: Any) -> str:
+    """The graph's operations, each under the user's line that it comes from."""
+    lines: list[str] = []
+    last = None
+    for node in gm.graph.nodes:
+        origin = node.meta.get("origin")
+        if origin is not None and (origin.file, origin.line) != last:
+            last = (origin.file, origin.line)
+            lines.append(f"  # {origin.file}:{origin.line} in {origin.function}")
+        lines.append(f"  {node.format_node() or node}")
+    return "\n".join(lines)
