@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .errors import DrawingUnavailable
 from .examples.programs import PROGRAMS, Program
 from .inspect.compare import Comparison, compare, seconds
 from .inspect.timing import format_seconds
@@ -47,7 +49,7 @@ def run_demo(device: str, out: str, *, inductor: bool, only: str = "") -> int:
         raise SystemExit(f"unknown program {only!r}; known: {', '.join(PROGRAMS)}")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit("--device cuda: torch finds no GPU here (torch.cuda.is_available() is False)")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     programs = [PROGRAMS[only]] if only else list(PROGRAMS.values())
     rows = []
     with Progress(console=console, transient=True) as progress:
@@ -62,7 +64,7 @@ def run_demo(device: str, out: str, *, inductor: bool, only: str = "") -> int:
     _print_breaks(console, rows)
     once = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in warm_up.items())
     console.print(f"First compilation of the process, before the table (imports and set-up): {once}.")
-    console.print(f"Every stage of every graph is in {out}/.")
+    console.print(f"Every stage of every graph is in {out}/. {_drawing_problem()}".rstrip())
     return int(any(row.comparison.errors["minicompile"] > 1e-3 for row in rows))
 
 
@@ -142,18 +144,38 @@ def write_stages(explanation: Explanation, folder: Path) -> None:
 
 
 def _write_graph(graph: Any, folder: Path, stem: str) -> None:
-    from .ir.dot import fx_to_dot, render
+    from .ir.dot import fx_to_dot
 
     (folder / f"{stem}_1_fx.py").write_text(graph.gm.print_readable(print_output=False))
-    render(fx_to_dot(graph.gm), str(folder / f"{stem}_1_fx.svg"))
+    _draw(fx_to_dot(graph.gm), folder / f"{stem}_1_fx.svg")
     compiled = graph.compiled
     if not compiled.kernels and not hasattr(compiled, "ir"):
         (folder / f"{stem}_eager.txt").write_text(f"This graph runs in eager mode: {compiled.reason}\n")
         return
     for step, (label, ir) in enumerate((("ir_before", compiled.ir_before), ("ir_after", compiled.ir)), start=2):
         (folder / f"{stem}_{step}_{label}.py").write_text(ir.print())
-        ir.render(str(folder / f"{stem}_{step}_{label}.svg"))
+        _draw(ir.to_dot(), folder / f"{stem}_{step}_{label}.svg")
     suffix = "cpp" if all(kernel.language == "cpp" for kernel in compiled.kernels) else "triton.py"
     (folder / f"{stem}_4_kernels.{suffix}").write_text(compiled.native_source)
     (folder / f"{stem}_5_wrapper.py").write_text(compiled.wrapper_source)
     (folder / f"{stem}_6_fusion.txt").write_text(compiled.describe())
+
+
+def _draw(drawing: Any, path: Path) -> None:
+    """The drawing as SVG; on a machine without a layout engine (`run_demo` says so) its DOT text."""
+    from .ir.dot import render
+
+    try:
+        render(drawing, str(path))
+    except DrawingUnavailable:
+        path.with_suffix(".dot").write_text(drawing.source)
+
+
+def _drawing_problem() -> str:
+    """Why there are no pictures; empty if there are."""
+    from .ir.dot import layout_engine
+
+    try:
+        return layout_engine() and ""
+    except DrawingUnavailable as error:
+        return f"No pictures, only their DOT text: {error}"

@@ -119,6 +119,16 @@ def _gpu() -> Finding:
     return "none", True, ""
 
 
+def _drawing() -> Finding:
+    from minicompile.errors import DrawingUnavailable
+    from minicompile.ir.dot import layout_engine
+
+    try:
+        return layout_engine(), True, ""
+    except DrawingUnavailable as error:
+        return "none", False, str(error)
+
+
 def _cache() -> Finding:
     from minicompile.runtime import cache
 
@@ -156,6 +166,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "OpenMP": _openmp,
     "Triton": _triton,
     "GPU": _gpu,
+    "drawing": _drawing,
     "cache folder": _cache,
     "frame hook": _hook,
     "kernel launcher": _launcher,

@@ -56,6 +56,10 @@ class BackendError(StageError):
     """The backend that was given the FX graph failed; `stage` is the backend's name."""
 
 
+class DrawingUnavailable(MinicompileError):
+    """No graphviz layout engine was found; the message says what to install."""
+
+
 class VerificationError(MinicompileError):
     """A compiled graph's results differ from eager's, under `verify=True` or `config.verify`."""
 

@@ -21,6 +21,7 @@ from .compiled import CompiledGraph, KernelInfo
 from .fusion import Unit, fuse
 from .lower_kernel import Lowered, lower_kernel
 from .prepare import Views, prepare
+from .triton_compat import INTERPRETED
 from .wrapper import Launch, write_wrapper
 
 BACKENDS = ("auto", "cpp", "triton")
@@ -83,8 +84,11 @@ def choose_backend(graph: Graph, backend: str) -> str:
     on_gpu = bool(devices - {"cpu"})
     if backend == "auto":
         return "triton" if on_gpu else "cpp"
-    if backend == "triton" and not on_gpu:
-        raise ValueError("backend 'triton' needs CUDA tensors; this graph is on the CPU: use backend='cpp' or 'auto'")
+    if backend == "triton" and not on_gpu and not INTERPRETED:
+        raise ValueError(
+            "backend 'triton' needs CUDA tensors; this graph is on the CPU: use backend='cpp' or 'auto', or set "
+            "TRITON_INTERPRET=1 before the program starts, to run the kernels in Triton's interpreter"
+        )
     if backend == "cpp" and on_gpu:
         raise ValueError(f"backend 'cpp' needs CPU tensors; this graph is on {', '.join(sorted(devices))}")
     return backend

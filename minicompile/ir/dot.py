@@ -9,9 +9,12 @@ The `dot` program need not be installed: pygraphviz's wheels (2.0 and later) car
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import DrawingUnavailable
 from .graph import BufferView, Graph, InputView, Node, nodes_in
 from .ops import CREATION, REDUCTIONS, VIEWS, is_pointwise
 from .symbols import dim_text
@@ -168,7 +171,7 @@ def render(graph: Graph | graphviz.Digraph, path: str) -> str:
         path: ends in .svg, .png or .pdf.
     Raises:
         ValueError: another ending.
-        RuntimeError: pygraphviz, which carries the layout engine, is missing or too old.
+        DrawingUnavailable: no layout engine was found: neither pygraphviz, which carries one, nor a `dot` program.
     """
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].removeprefix(".")
@@ -179,17 +182,32 @@ def render(graph: Graph | graphviz.Digraph, path: str) -> str:
     return path
 
 
-def _layout(source: str, path: str) -> None:
+def layout_engine() -> str:
+    """`"pygraphviz"`, or `"dot"` where pygraphviz cannot be loaded (its wheel needs the system's glib) but the program
+    is there. Raises DrawingUnavailable."""
     try:
         import pygraphviz
     except ImportError as error:
-        raise RuntimeError("drawing needs pygraphviz 2.0 or later: pip install 'pygraphviz>=2.0'") from error
-    try:
-        pygraphviz.AGraph(string=source).draw(path, prog="dot")
-    except (OSError, ValueError) as error:
-        if int(pygraphviz.__version__.split(".")[0]) >= 2:
-            raise
-        raise RuntimeError(
+        if shutil.which("dot") is None:
+            raise DrawingUnavailable(
+                f"drawing needs pygraphviz 2.0 or later, which could not be loaded ({error}). Install it, with glib "
+                "(libglib2.0-0 in Debian and Ubuntu), or install the graphviz program dot."
+            ) from error
+        return "dot"
+    if int(pygraphviz.__version__.split(".")[0]) < 2 and shutil.which("dot") is None:
+        raise DrawingUnavailable(
             f"pygraphviz {pygraphviz.__version__} needs the program dot; version 2.0 and later do not: "
             "pip install -U 'pygraphviz>=2.0'"
-        ) from error
+        )
+    return "pygraphviz"
+
+
+def _layout(source: str, path: str) -> None:
+    if layout_engine() == "dot":
+        import graphviz
+
+        Path(path).write_bytes(graphviz.Source(source).pipe(format=Path(path).suffix[1:]))
+    else:
+        import pygraphviz
+
+        pygraphviz.AGraph(string=source).draw(path, prog="dot")
