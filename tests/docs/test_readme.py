@@ -27,7 +27,8 @@ def test_tour_shows_what_is_printed(tmp_path: Path) -> None:
     program.write_text(BLOCKS[0] + "\nprint(*entry.guards, sep='\\n')\nprint(graph.ir)\nprint(graph.kernels[0].ir)\n")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300, check=True)
     printed = done.stdout.replace(f"{tmp_path}/", "")
-    indented = re.findall(r"^    (\S.*|\s+\S.*)$", (ROOT / "README.md").read_text().split("## What you can do")[0], re.M)
+    tour = (ROOT / "README.md").read_text().split("## What you can do")[0]
+    indented = re.findall(r"^    (\s*\S.*)$", tour, re.MULTILINE)
     shown = [line for line in indented if not line.startswith("make ") and line.strip() != "..."]
     outside_blocks = [line for line in shown if f"    {line}\n" not in BLOCKS[0]]
     assert len(outside_blocks) > 15
