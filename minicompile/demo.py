@@ -11,6 +11,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +78,11 @@ def _compilers(inductor: bool) -> dict[str, Callable[..., Any]]:
 def _warm_up(device: str, inductor: bool) -> dict[str, float]:
     """Compile something trivial with each, so that the table's first calls do not contain one-off imports."""
     x = torch.ones(64, device=device)
-    return {
-        name: seconds(lambda compiler=compiler: compiler(lambda t: torch.sigmoid(t))(x))
-        for name, compiler in _compilers(inductor).items()
-    }
+    spent = {}
+    for name, compiler in _compilers(inductor).items():
+        compiled = compiler(lambda t: torch.sigmoid(t))
+        spent[name] = seconds(partial(compiled, x))
+    return spent
 
 
 @contextlib.contextmanager

@@ -103,7 +103,9 @@ class Program:
     breaks: bool = False
 
 
-def _program(name: str, build: Callable[[], Callable[..., Any]], *shapes: tuple[int, ...], breaks: bool = False) -> Program:
+def _program(
+    name: str, build: Callable[[], Callable[..., Any]], *shapes: tuple[int, ...], breaks: bool = False
+) -> Program:
     def make(device: str = "cpu") -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
         generator = torch.Generator().manual_seed(0)
         with torch.random.fork_rng(devices=[]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,13 +64,13 @@ def compare(
     calls = {"eager": fn, "minicompile": minicompile.compile(fn)}
     if inductor:
         calls["torch.compile"] = torch.compile(fn)
-    expected = fn(*args, **kwargs)
+    candidates = {name: partial(call, *args, **kwargs) for name, call in calls.items()}
+    expected = candidates["eager"]()
     first, errors = {}, {}
-    for name in list(calls)[1:]:
-        first[name] = seconds(lambda name=name: calls[name](*args, **kwargs))  # type: ignore[misc]
-        errors[name] = max_error(calls[name](*args, **kwargs), expected)
+    for name in list(candidates)[1:]:
+        first[name] = seconds(candidates[name])
+        errors[name] = max_error(candidates[name](), expected)
     explanation = explain(calls["minicompile"])(*args, **kwargs)
-    candidates = {name: lambda call=call: call(*args, **kwargs) for name, call in calls.items()}
     return Comparison(first, interleaved(candidates, rounds=rounds), errors, explanation)
 
 

@@ -6,7 +6,7 @@ In: a function (compiled afresh) or an already compiled one, and a call's argume
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +102,11 @@ def _rendered(explanation: Explanation) -> str:
 def _tables(explanation: Explanation) -> list[Any]:
     tables = [_graph_table(explanation)]
     if explanation.graph_breaks:
-        rows = [(f"{b.file}:{b.line}", b.kind.value, b.reason, b.hint) for b in explanation.graph_breaks]
-        tables.append(_table("Graph breaks", ("where", "kind", "why", "what to do"), rows))
+        breaks = [(f"{b.file}:{b.line}", b.kind.value, b.reason, b.hint) for b in explanation.graph_breaks]
+        tables.append(_table("Graph breaks", ("where", "kind", "why", "what to do"), breaks))
     if explanation.kernels:
-        rows = [(k.name, k.language, " ".join(k.ops), _lines(k.origins)) for k in explanation.kernels]
-        tables.append(_table("Kernels", ("kernel", "language", "operations", "user lines"), rows))
+        kernels = [(k.name, k.language, " ".join(k.ops), _lines(k.origins)) for k in explanation.kernels]
+        tables.append(_table("Kernels", ("kernel", "language", "operations", "user lines"), kernels))
     guards = [(str(number), line) for number, lines in enumerate(explanation.guards) for line in lines]
     tables.append(_table("Guards", ("entry", "must hold"), guards))
     return tables
@@ -122,7 +122,7 @@ def _graph_table(explanation: Explanation) -> Any:
     return _table("Graphs", ("graph", "operations", "runs as", "extern calls"), rows)
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Any:
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
