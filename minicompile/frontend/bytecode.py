@@ -9,6 +9,7 @@ Reading takes `dis` and about 2 ms for a long function; nothing here writes byte
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,16 +68,20 @@ class Decoded:
     def live(self) -> list[frozenset[str]]:
         """Per instruction: local variables that some way from here on may still read.
 
-        Exception handlers count as reachable from wherever they cover. Backward data flow to a fixed point.
+        Exception handlers count as reachable from wherever they cover. The first argument is live throughout a method
+        that may call `super()`, which reads it behind everyone's back. Backward data flow to a fixed point.
         """
         return _live_variables(self)
 
-    @cached_property
+    @property
     def is_generator(self) -> bool:
-        import inspect
+        return bool(self.code.co_flags & inspect.CO_GENERATOR)
 
-        flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-        return bool(self.code.co_flags & flags)
+    @property
+    def is_coroutine(self) -> bool:
+        """Of any kind: coroutine, generator-based one, asynchronous generator."""
+        kinds = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
+        return bool(self.code.co_flags & kinds)
 
 
 _cache: dict[int, Decoded] = {}
@@ -132,12 +137,14 @@ def _resolve_jumps(instructions: list[Instruction], index_at: dict[int, int]) ->
 
 def _live_variables(decoded: Decoded) -> list[frozenset[str]]:
     instructions = decoded.instructions
-    live: list[frozenset[str]] = [frozenset()] * (len(instructions) + 1)
+    code = decoded.code
+    hidden = frozenset(code.co_varnames[:1]) if "__class__" in code.co_freevars else frozenset()
+    live: list[frozenset[str]] = [hidden] * (len(instructions) + 1)
     changed = True
     while changed:
         changed = False
         for instruction in reversed(instructions):
-            after: frozenset[str] = frozenset()
+            after = hidden
             for successor in _successors(decoded, instruction):
                 after |= live[successor]
             before = _before(instruction, after)

@@ -10,14 +10,16 @@ CPython: the eager tail goes on with the original code at that very instruction.
 
 from __future__ import annotations
 
+import inspect
 import operator
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .breaks import BreakRecord
+from .breaks import BreakRecord, Location
 from .glue import Glue
 from .handlers_calls import take_call, take_call_ex, take_call_kw
 from .handlers_control import loop_end
@@ -54,6 +56,7 @@ class Exit:
         self.glue = glue
         self.next: list[NextSegment] = []
         self.tail: tuple[int, Layout] | None = None
+        self.line: Location | None = None
 
     # ---- return ----
 
@@ -143,6 +146,9 @@ class Exit:
 
     def _operate(self, call: str) -> None:
         """The line that performs the operation; if it raises, open grad mode blocks are left."""
+        runner, _, arguments = call.partition("(")
+        call = f"__user_line__({runner}, {arguments}"
+        self.line = self.frame.location()
         outermost = next((v for v in map(self._grad_exit, self.frame.stack) if v is not None), None)
         if outermost is None:
             self.glue.line(f"__r = {call}")
@@ -188,10 +194,26 @@ def _runner(value: Value) -> str:
     return "__run_off__" if getattr(obj, "_torchdynamo_orig_callable", None) is not None else "__run__"
 
 
+def _looks_at_its_caller(value: Value) -> bool:
+    """Whether a callable reads the frame that calls it, which must then be the user's own."""
+    obj = value.obj if isinstance(value, (OpaqueValue, Lazy)) else getattr(value, "fn", None)
+    return any(obj is fn for fn in _FRAME_READERS)
+
+
+_FRAME_READERS = (
+    locals, globals, vars, dir, eval, exec, super, sys._getframe, inspect.currentframe, inspect.stack, breakpoint,
+)  # fmt: skip
+
+
 @_writer("CALL", "CALL_KW")
 def _call(out: Exit, instruction: Instruction) -> None:
+    saved = out.frame.stack.copy()
     take = take_call if instruction.op == "CALL" else take_call_kw
     fn, args, kwargs = take(out.tr, out.frame, instruction.arg)
+    if _looks_at_its_caller(fn):
+        out.frame.stack = saved
+        out.eager_tail(instruction)
+        return
     ref = out.glue.ref
     text = f"{ref(fn)}, ({''.join(f'{ref(arg)}, ' for arg in args)})"
     if kwargs:

@@ -44,6 +44,7 @@ class Frame:
         self.depth: int = parent.depth + 1 if parent else 0
         self.stack: list[Value] = []
         self.pc = 0
+        self.has_yielded = False
 
     # ---- the stack ----
 

@@ -58,7 +58,7 @@ class GraphBuilder:
 
         self.dynamic = dynamic
         self.dynamic_sources = dynamic_sources
-        self.shapes = SymbolicShapes() if symbolic else None
+        self.shapes = SymbolicShapes(data_dependent=False) if symbolic else None
         self.fake_mode = FakeTensorMode(shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True)
         self.graph = fx.Graph()
         self.inputs: list[TensorInput] = []
@@ -118,6 +118,7 @@ class GraphBuilder:
         with self.graph.inserting_before(place) if place is not None else _no_context():
             node = self.graph.placeholder(name)
         node.meta["example_value"] = example
+        node.meta["requires_grad"] = isinstance(example, torch.Tensor) and example.requires_grad
         return node
 
     def forget_objects(self) -> None:

@@ -11,8 +11,9 @@ from .breaks import unsupported
 from .interpreter import opcode
 from .values.constant import ConstantValue
 from .values.contexts import ContextManagerValue
+from .values.generators import GeneratorValue
 from .values.objects import ObjectValue
-from .versions import FOR_ITER_POPS
+from .versions import FOR_ITER_POPS, SEND_POPS
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -73,6 +74,46 @@ def _jump_if_false_or_pop(tr: Tracer, frame: Frame, target: int) -> None:
 @opcode("RETURN_VALUE")
 def _return_value(tr: Tracer, frame: Frame, arg: Any) -> Value:
     return frame.pop_raw()
+
+
+# ---- generators ----
+
+
+@opcode("RETURN_GENERATOR")
+def _return_generator(tr: Tracer, frame: Frame, arg: Any) -> None:
+    """The generator was made by the call (see Tracer.inline) and starts running now; what was sent is on the stack."""
+
+
+@opcode("YIELD_VALUE")
+def _yield_value(tr: Tracer, frame: Frame, arg: Any) -> Value:
+    frame.has_yielded = True
+    return frame.pop_raw()
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def _get_yield_from_iter(tr: Tracer, frame: Frame, arg: Any) -> None:
+    frame.push(frame.pop(tr).iterator(tr))
+
+
+@opcode("SEND")
+def _send(tr: Tracer, frame: Frame, target: int) -> None:
+    """`yield from`: pass on what is sent, or go on with the inner generator's result."""
+    sent, inner = frame.pop(tr), frame.stack[-1].realize(tr)
+    item = inner.send(tr, sent) if isinstance(inner, GeneratorValue) else inner.next(tr)
+    if item is not None:
+        frame.push(item)
+        return
+    returned = inner.returned if isinstance(inner, GeneratorValue) else None
+    if SEND_POPS:
+        frame.pop_raw()
+    frame.push(returned or ConstantValue(None))
+    frame.pc = target
+
+
+@opcode("END_SEND")
+def _end_send(tr: Tracer, frame: Frame, arg: Any) -> None:
+    """Drop the exhausted inner iterator from below its result."""
+    del frame.stack[-2]
 
 
 # ---- loops ----

@@ -142,6 +142,9 @@ def load_global(tr: Tracer, frame: Frame, name: str) -> Value:
     pending = tr.pending_global(frame.globals_dict, name)
     if pending is not None:
         return pending
+    tracked = tr.tracked_dict(frame.globals_dict)
+    if tracked is not None and name in tracked.entries:
+        return tracked.entries[name]
     if name in frame.globals_dict:
         return Lazy(frame.globals_dict[name], GlobalSource(name, frame.globals_base))
     builtins = frame.globals_dict.get("__builtins__", __builtins__)
@@ -221,7 +224,7 @@ def push_callable(frame: Frame, value: Value) -> None:
 
 @opcode("LOAD_SUPER_ATTR")
 def _load_super_attr(tr: Tracer, frame: Frame, arg: tuple[str, bool, bool]) -> None:
-    from .values.builtins import class_object
+    from .values.callables import class_object
     from .values.objects import SuperValue
 
     name, is_method, _ = arg

@@ -63,6 +63,8 @@ def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value
     other = right if isinstance(left, TensorValue) else left
     if op in (operator.eq, operator.ne) and isinstance(other, ConstantValue) and other.value is None:
         return ConstantValue(op is operator.ne)
+    if not isinstance(left, TensorValue):  # `0 += tensor` makes a new object, and FX could not even print it
+        op = _IN_PLACE.get(op, op)
     return tr.torch_call(op, [left, right], {})
 
 
@@ -222,10 +224,24 @@ def dict_binary(tr: Tracer, op: Any, value: DictValue, other: Value, swapped: bo
     return None
 
 
-def set_operation(tr: Tracer, op: Any, left: SetValue, right: SetValue) -> Value:
-    """`&`, `|`, `-`, `^` of sets."""
-    keys = op(dict.fromkeys(left.entries).keys(), right.entries.keys())
-    return make_set(tr, left.kind, [left.entries.get(key) or right.entries[key] for key in keys])
+def set_binary(tr: Tracer, op: Any, value: SetValue, other: Value, swapped: bool) -> Value | None:
+    """`&`, `|`, `-`, `^` and comparison of sets."""
+    if not isinstance(other, SetValue):
+        return None
+    left, right = (other, value) if swapped else (value, other)
+    if op in COMPARISONS:
+        return ConstantValue(op(left.entries.keys(), right.entries.keys()))
+    plain = _IN_PLACE.get(op, op)
+    if plain not in (operator.and_, operator.or_, operator.sub, operator.xor):
+        return None
+    both = {**right.entries, **left.entries}
+    result = make_set(tr, left.kind, [both[key] for key in plain(left.entries.keys(), right.entries.keys())])
+    if op is plain or left.kind is frozenset or swapped:
+        return result
+    left.entries.clear()
+    left.entries.update(result.entries)
+    tr.mutated(left, f"{{0}}.__{op.__name__.strip('_')}__({{1}})", right)
+    return left
 
 
 # ---- sorting, products ----

@@ -1,7 +1,7 @@
 """What the logs say of a new entry.
 
-In: an entry. Out: log records on `minicompile.graph`, `fx`, `breaks`, `guards`, `output_code` and `perf`, built only for
-subjects that are on.
+In: an entry. Out: log records on `minicompile.graph`, `fx`, `breaks`, `guards`, `output_code` and `perf`, built only
+for subjects that are on.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..errors import VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
 from . import hook
@@ -201,7 +202,7 @@ class Segment:
     def failed(self, func: FunctionType, error: Exception, slots: tuple[Any, ...], was_mutated: bool) -> Any:
         """The graph raised. Nothing has been done yet, so eager can start over and raise properly; unless the graph
         has changed an input already."""
-        if was_mutated:
+        if was_mutated or isinstance(error, VerificationError):
             raise error
         return self.eager(func, slots)
 

@@ -14,7 +14,7 @@ import torch
 from ..guards.guard_set import GuardSet
 from ..guards.kinds import DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
 from ..ir.graph import Origin
-from .breaks import Break, UserError, unsupported_call
+from .breaks import Break, UserError, unsupported, unsupported_call
 from .bytecode import decode
 from .frame import Frame
 from .graph import GraphBuilder
@@ -24,6 +24,7 @@ from .values.base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .values.constant import ConstantValue, SymIntValue, is_constant_object, specialized
 from .values.containers import DictValue, SequenceValue, SetValue
 from .values.functions import FunctionValue, bind_arguments
+from .values.generators import GeneratorValue
 from .values.objects import ClassValue, ObjectValue, PyModuleValue
 from .values.wrap import wrap
 
@@ -36,19 +37,21 @@ MAX_DEPTH = 60
 
 class Tracer:
     """The state of one translation. `epoch` counts every symbolic mutation: whether an instruction that broke has
-    already changed anything."""
+    already changed anything; `root_step` the root frame's instructions."""
 
     def __init__(self, graph: GraphBuilder, state: GlobalStateGuard) -> None:
         self.graph = graph
         self.guards = GuardSet([state])
         self.journal = Journal()
         self.epoch = 0
+        self.root_step = 0
         self.frame: Frame = None  # type: ignore[assignment]
         self.entry_grad_mode = torch.is_grad_enabled()
         self._known: dict[int, tuple[Any, Value]] = {}
         self._anchors: dict[int, ConstSource] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
-        self._globals: dict[tuple[int, str], Value | None] = {}
+        self._globals: dict[tuple[int, str], Value] = {}
+        self._shadowed: dict[int, Any] = {}
 
     # ---- changes ----
 
@@ -66,6 +69,8 @@ class Tracer:
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of an object from outside; see values.wrap."""
+        if id(obj) in self._shadowed:
+            raise unsupported("The attribute dict of an object whose attributes were set cannot be traced.")
         if type(obj) is int and source in self.graph.dynamic_sources:
             number = self.graph.int_input(obj, source)
             if isinstance(number, torch.SymInt):  # 0 and 1 stay constants
@@ -157,6 +162,10 @@ class Tracer:
             return
         self.guards.add(DistinctObjectsGuard((first, second)))
 
+    def has_changed_a_list(self) -> bool:
+        """Whether the journal changes a list that existed before the frame."""
+        return any(isinstance(target, SequenceValue) for target in self.journal.targets())
+
     def guard_aliases(self) -> None:
         """No other object that was looked at may turn out to be one that is changed."""
         values = [value for _, value in self._known.values() if value.source is not None]
@@ -167,6 +176,10 @@ class Tracer:
                     self.guard_distinct(target, value)
 
     # ---- attributes and globals that the frame has set ----
+
+    def shadow(self, raw: Any) -> None:
+        """Attributes or globals that live in this dict have been set, which the dict itself does not show yet."""
+        self._shadowed[id(raw)] = raw
 
     def attributes_of(self, value: Value) -> dict[str, Value]:
         """Attributes that the frame has set on a class or module."""
@@ -184,16 +197,19 @@ class Tracer:
                 return None
         return None
 
-    def global_overlay(self, globals_dict: dict[str, Any]) -> dict[str, Value | None]:
-        """Global variables that the frame has set (or, with None, deleted)."""
-        prefix = id(globals_dict)
-        return {name: value for (where, name), value in self._globals.items() if where == prefix}
-
     def pending_global(self, globals_dict: dict[str, Any], name: str) -> Value | None:
         return self._globals.get((id(globals_dict), name))
 
+    def tracked_dict(self, raw: Any) -> DictValue | None:
+        """The value of an attribute dict or globals dict, if the program has got hold of the dict itself."""
+        found = self.known(raw)
+        return found if isinstance(found, DictValue) else None
+
     def set_global(self, frame: Frame, name: str, value: Value) -> None:
+        if self.tracked_dict(frame.globals_dict) is not None:
+            raise unsupported("Setting a global whose globals() dict is in use cannot be traced.")
         self._globals[(id(frame.globals_dict), name)] = value
+        self.shadow(frame.globals_dict)
         self.epoch += 1
         self.journal.record(f"{{0}}[{name!r}] = {{1}}", _GlobalsValue(frame.globals_base), (value,))
 
@@ -252,12 +268,15 @@ class Tracer:
         decoded = decode(fn.code)
         if why is not None:
             raise unsupported_call(f"{fn.name}()", f"is not traced into: {why}")
-        if decoded.is_generator:
-            raise unsupported_call(f"{fn.name}()", "makes a generator")
+        if decoded.is_coroutine:
+            raise unsupported_call(f"{fn.name}()", "makes a coroutine")
         if self.frame.depth >= MAX_DEPTH:
             raise unsupported_call(f"{fn.name}()", f"is nested {MAX_DEPTH} calls deep")
         slots = bind_arguments(self, fn, args, kwargs)
         caller = self.frame
+        if decoded.is_generator:
+            made = Frame(decoded, fn.globals_dict, fn.globals_base, slots, fn.closure, caller)
+            return GeneratorValue(made, fn, args, kwargs, self.root_step)
         self.frame = Frame(decoded, fn.globals_dict, fn.globals_base, slots, fn.closure, caller)
         try:
             return run(self, self.frame)
@@ -277,7 +296,7 @@ class Tracer:
 
     def name_of(self, target: Any) -> str:
         """How the user writes a call: `torch.relu`, `Tensor.add_`, `operator.add`."""
-        from .values.builtins import function_name
+        from .values.callables import function_name
 
         if isinstance(target, str):
             return target if "." in target else f"Tensor.{target}"

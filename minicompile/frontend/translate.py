@@ -8,9 +8,7 @@ that broke half-way) starts over, with the break known in advance. What cannot b
 
 from __future__ import annotations
 
-import linecache
 import logging
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -21,9 +19,8 @@ from typing import Any
 import torch
 
 from ..config import config
-from ..errors import BackendError, GraphBreakError, MinicompileError, StageError
-from ..guards import MISS, build_check
-from ..guards.kinds import Guard
+from ..errors import BackendError, GraphBreakError, MinicompileError, StageError, UnsupportedError
+from ..guards import build_check
 from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
 from ..torch_compat import quiet_fake_tensors
@@ -32,6 +29,7 @@ from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
 from .exits import Exit
 from .frame import NULL, Frame
+from .generated import caller_at, make_function
 from .glue import Glue
 from .graph import GraphBuilder
 from .interpreter import MAX_STEPS, step
@@ -43,21 +41,22 @@ from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
 
 _log = logging.getLogger("minicompile.graph")
-_numbers = iter(range(1, 1 << 60))
-_number_lock = threading.Lock()
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 8
 
 
 def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> Entry:
     """Make an entry for one call. Raises GraphBreakError under fullgraph; under `config.strict` what went wrong."""
     start = time.perf_counter()
     planned: Restart | None = None
+    static = False
     for _ in range(MAX_ATTEMPTS):
-        attempt = Attempt(segment, func, slots, planned)
+        attempt = Attempt(segment, func, slots, planned, static)
         try:
             return attempt.run(start)
         except Restart as restart:
             planned = restart
+        except UnsupportedError:  # something was assumed about a symbolic size that no guard can say
+            static = True
         finally:
             attempt.tr.forget_objects()
     raise AssertionError("a break that is known in advance came too late")
@@ -66,7 +65,9 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
 class Attempt:
     """One run of the tracer from the segment's start."""
 
-    def __init__(self, segment: Segment, func: FunctionType, slots: tuple[Any, ...], planned: Restart | None) -> None:
+    def __init__(
+        self, segment: Segment, func: FunctionType, slots: tuple[Any, ...], planned: Restart | None, static: bool
+    ) -> None:
         self.segment = segment
         self.func = func
         self.slots = slots
@@ -75,12 +76,11 @@ class Attempt:
         self.state = GlobalStateGuard()
         dynamic = segment.ctx.dynamic
         marked = dynamic is not False and any(hasattr(value, "_minicompile_dynamic") for value in slots)
-        symbolic = bool(dynamic or segment.dynamic_sources or marked)
-        graph = GraphBuilder(bool(dynamic), segment.dynamic_sources, symbolic)
+        symbolic = not static and bool(dynamic or segment.dynamic_sources or marked)
+        graph = GraphBuilder(bool(dynamic), segment.dynamic_sources if symbolic else frozenset(), symbolic)
         self.tr = Tracer(graph, self.state)
         self.frame = root_frame(self.tr, segment, self.decoded, func, slots)
         self.tr.frame = self.frame
-        self.steps = 0
 
     # ---- tracing ----
 
@@ -100,8 +100,8 @@ class Attempt:
             torch._C._set_grad_enabled(grad_mode)
 
     def _why_not(self) -> str | None:
-        if self.decoded.is_generator:
-            return "it is a generator"
+        if self.decoded.is_generator or self.decoded.is_coroutine:
+            return "it is a generator or a coroutine"
         if self.state.function_modes or self.state.dispatch_modes or self.state.functorch_level is not None:
             return "a torch function mode, dispatch mode or functorch transform is active"
         if self.state.all_functions_off:
@@ -112,13 +112,13 @@ class Attempt:
         with self.tr.graph.fake_mode, quiet_fake_tensors():
             try:
                 result, broken = self._trace()
-            except (Break, Restart, UserError, SkipFrame, GraphBreakError):
+            except (Break, Restart, UserError, SkipFrame):
                 raise
             except Exception as error:
                 return self._internal_error(error, start)
         try:
             return self._finish(result, broken, {"trace": time.perf_counter() - start})
-        except MinicompileError:
+        except (MinicompileError, Restart):
             raise
         except Exception as error:
             return self._internal_error(error, start)
@@ -143,8 +143,9 @@ class Attempt:
         while True:
             instruction = instructions[frame.pc]
             frame.pc += 1
-            self.steps += 1
-            if self.planned is not None and self.steps == self.planned.step:
+            tr.root_step += 1
+            if self.planned is not None and tr.root_step == self.planned.step:
+                self.planned.reason.location = self.planned.reason.location or frame.location()
                 return None, (instruction, self.planned.reason.record())
             saved, epoch = frame.stack.copy(), tr.epoch
             try:
@@ -153,13 +154,13 @@ class Attempt:
                 if broken.location is None:
                     broken.location = frame.location()
                 if tr.epoch != epoch:
-                    raise Restart(self.steps, broken) from None
+                    raise Restart(tr.root_step, broken) from None
                 frame.stack = saved
                 frame.pc = instruction.index + 1
                 return None, (instruction, broken.record())
             if result is not None:
                 return result, None
-            if self.steps > MAX_STEPS:
+            if tr.root_step > MAX_STEPS:
                 raise SkipFrame(f"it runs more than {MAX_STEPS} instructions")
 
     # ---- writing the entry ----
@@ -186,7 +187,7 @@ class Attempt:
         begin = time.perf_counter()
         text, namespace, check = self._assemble(glue, call_lines)
         namespace.update(self._way_on(way))
-        run, text = _make_function(self.segment, text, namespace)
+        run, text = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
         seconds["glue"] = time.perf_counter() - begin
         begin = time.perf_counter()
         if record is not None:
@@ -264,7 +265,7 @@ class Attempt:
         segment, ctx = self.segment, self.segment.ctx
         namespace: dict[str, Any] = {
             "__failed__": segment.failed,
-            "__run__": ctx.call,
+            "__run__": partial(hook.run, ctx) if ctx.use_hook else ctx.call,
             "__run_off__": _run_off,
             "__tail__": drive if segment.is_first else Tail,
             "__tuple__": tuple,
@@ -272,6 +273,8 @@ class Attempt:
         }
         for following in way.next:
             namespace[following.name] = ctx.segment(segment.code, following.index, following.layout)
+        if way.line is not None:
+            namespace["__user_line__"] = caller_at(way.line, self.func.__globals__)
         if way.tail is not None:
             offset, layout = way.tail
             namespace["__eager_tail__"] = lambda func, state: ctx.eager_tail(func, offset, layout, state)
@@ -300,7 +303,11 @@ class Attempt:
         lines = [*check.lines, f"return __eager__(__func__, ({slots}))"]
         text = f"def entry({', '.join(('__func__', *parameters))}):  # runs in eager: {' '.join(why.split())}\n"
         text += "\n".join(f"    {line}" for line in lines) + "\n"
-        run, text = _make_function(self.segment, text, {**check.namespace, "__eager__": self.segment.eager})
+        run, text = make_function(
+            f"{self.segment.code.co_name}:{self.segment.line}",
+            text,
+            {**check.namespace, "__eager__": self.segment.eager},
+        )
         seconds = {"trace": time.perf_counter() - start}
         return Entry(self.segment.name, run, guards, [], text, [], seconds, why, check.is_dead)
 
@@ -328,16 +335,6 @@ def _graph_break_error(record: BreakRecord) -> GraphBreakError:
         function=place.function,
         hint=record.hint,
     )
-
-
-def _make_function(segment: Segment, text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], str]:
-    """Compile the text, with its lines known to tracebacks and pdb."""
-    with _number_lock:
-        number = next(_numbers)
-    filename = f"<minicompile {segment.code.co_name}:{segment.line} #{number}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    exec(compile(text, filename, "exec"), namespace)
-    return namespace["entry"], text
 
 
 # ---- the root frame ----
@@ -377,4 +374,4 @@ def _free_cell(tr: Tracer, cell: Any, index: int, name: str) -> CellValue:
     return known
 
 
-__all__ = ["MISS", "Guard", "partial", "translate"]
+__all__ = ["translate"]

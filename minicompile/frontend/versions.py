@@ -23,6 +23,9 @@ NULL_FIRST = VERSION < (3, 13)
 FOR_ITER_POPS = VERSION < (3, 12)
 """Whether an exhausted FOR_ITER pops its iterator itself (3.11) or leaves that to END_FOR (3.12 and 3.13)."""
 
+SEND_POPS = VERSION < (3, 12)
+"""Whether SEND pops an exhausted iterator itself (3.11) or leaves that to END_SEND (3.12 and 3.13)."""
+
 _IGNORED = frozenset({"RESUME", "NOP", "PRECALL", "CACHE", "EXTENDED_ARG", "MAKE_CELL_NOP", "ASYNC_GEN_WRAP"})
 
 _RENAMED = {

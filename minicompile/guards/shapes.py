@@ -66,13 +66,19 @@ class _Input:
 class SymbolicShapes:
     """The symbolic sizes of one trace. Make one per translation, and only if something is dynamic.
 
-    `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`.
+    `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`. With `data_dependent`,
+    sizes and numbers that depend on data become symbols too; else the operations that make them raise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, data_dependent: bool = True) -> None:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        self.env = ShapeEnv(specialize_zero_one=True, duck_shape=True)
+        self.env = ShapeEnv(
+            specialize_zero_one=True,
+            duck_shape=True,
+            allow_scalar_outputs=data_dependent,
+            allow_dynamic_output_shape_ops=data_dependent,
+        )
         self._inputs: list[_Input] = []
         self._ints: list[tuple[Source, Any]] = []
         self._causes: list[str] = []

@@ -226,6 +226,27 @@ def test_break_with_closures_and_cells_alive() -> None:
     assert_like_eager(fn, (X,))
 
 
+def test_super_after_a_break_finds_the_first_argument() -> None:
+    class Base:
+        def scale(self, x: Tensor) -> Tensor:
+            return x * 2
+
+    class Derived(Base):
+        def scale(self, x: Tensor) -> Tensor:
+            print("before")
+            y = super().scale(x)
+            try:
+                print("tail")
+                return y + super().scale(x)
+            except ValueError:
+                return y
+
+    def fn(x: Tensor) -> Tensor:
+        return Derived().scale(x) + 1
+
+    assert_like_eager(fn, (X,))
+
+
 def test_local_list_and_object_survive_breaks() -> None:
     class Box:
         def __init__(self) -> None:
@@ -256,6 +277,34 @@ def test_generator_consumer() -> None:
             total = total + i
         return total, sum(i for i in range(4)), list(numbers(2))
 
+    assert_like_eager(fn, (X,), graphs=1)
+
+
+def test_generator_in_use_across_breaks() -> None:
+    def numbers(x: Tensor, log: list[Any]) -> Any:
+        log.append("start")
+        for i in range(3):
+            yield x * i
+        log.append("end")
+
+    def fn(x: Tensor, log: list[Any]) -> Any:
+        generator = numbers(x, log)
+        total = next(generator)
+        print("between")
+        for item in generator:
+            total = total + item
+            print("round", log)
+        return total, log, next(generator, "done")
+
+    assert_like_eager(fn, (X, []))
+
+
+def test_generator_not_started_before_a_break() -> None:
+    def fn(x: Tensor) -> Any:
+        generator = (x * i for i in range(3))
+        print("between")
+        return list(generator)
+
     assert_like_eager(fn, (X,))
 
 
@@ -272,6 +321,43 @@ def test_the_callers_iterator_advances() -> None:
         iterator = iter([1, 2, 3, 4])
         assert torch.equal(compiled(X, iterator), X + 3)
         assert list(iterator) == [3, 4]
+
+
+def test_a_list_that_grows_while_a_broken_loop_iterates_it() -> None:
+    def fn(x: Tensor, todo: list[int]) -> Any:
+        for n in todo:
+            print(n)
+            if n:
+                todo.append(n - 1)
+            x = x + n
+        return x, todo
+
+    assert_like_eager(fn, (X, [3]), (X, [0, 2]))
+
+
+def test_calls_that_look_at_their_caller() -> None:
+    import sys
+    import warnings
+
+    def fn(x: Tensor) -> Any:
+        y = x + 1
+        names = sorted(locals())
+        has_x = "X" in globals()
+        z = y * 2
+        return z, names, has_x, eval("len(names) + 1"), sys._getframe().f_code.co_name
+
+    assert_like_eager(fn, (X,))
+
+    def warns(x: Tensor) -> Tensor:
+        y = x + 1
+        warnings.warn("look here", UserWarning, stacklevel=1)
+        return y
+
+    compiled = minicompile.compile(warns, backend="eager")
+    with pytest.warns(UserWarning, match="look here") as caught:
+        compiled(X)
+    if minicompile.frontend.hook.available():  # the wrapper has a frame of its own between
+        assert caught[0].filename == __file__ and caught[0].lineno == warns.__code__.co_firstlineno + 2
 
 
 # ---- kinds ----

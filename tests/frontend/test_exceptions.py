@@ -129,6 +129,14 @@ def test_raise_between_graphs_keeps_effects_before_it() -> None:
     assert_same_exception(fn, lambda: (X, []))
 
 
+def test_the_operation_behind_a_break_shows_the_users_line() -> None:
+    def fn(x: Tensor) -> int:
+        text = "z" + str(x.sum().item())
+        return int(text)
+
+    assert_same_exception(fn, lambda: (X,))
+
+
 def test_assertion() -> None:
     def fn(x: Tensor) -> Tensor:
         assert x.shape[0] == 3, "three rows"

@@ -167,7 +167,9 @@ def sets(x: Tensor) -> Any:
     s = {1, 2}
     s.add(3)
     s.discard(1)
-    return x * len(s), sorted(s), 2 in s, s
+    t = s | {7} - {8}
+    t &= {3, 7, 9}
+    return x * len(s), sorted(s), 2 in s, s, t, s <= {1, 2, 3}, s ^ t, {1, 2} == {2, 1}, frozenset([1]) | {2}
 
 
 Point = namedtuple("Point", "a b")
@@ -191,8 +193,10 @@ def nested_comprehension_with_cell(x: Tensor) -> Any:
     return [f(x) for f in fs], [[i * j for j in range(2)] for i in range(2)]
 
 
-@program(X, [1, 2], {"k": 0})
-def mutated_arguments(x: Tensor, items: list[Any], d: dict[str, Any]) -> Any:
+@program(X, [1, 2], {"k": 0}, {1})
+def mutated_arguments(x: Tensor, items: list[Any], d: dict[str, Any], s: set[int]) -> Any:
+    s |= {2}
+    s.add(3)
     items.append(x + 1)
     items[0] = 5
     d["new"] = x * 2
@@ -288,6 +292,30 @@ def assertion_on_shape(x: Tensor) -> Any:
     return x * 2
 
 
+@program(X, [])
+def generators(x: Tensor, log: list[Any]) -> Any:
+    def inner(n: int) -> Any:
+        got = yield n
+        log.append(got)
+        return n * 10
+
+    def outer(n: int) -> Any:
+        result = yield from inner(n)
+        yield result
+        yield from [x, x + 1]
+
+    g = outer(2)
+    first = next(g)
+    rest = list(g)
+    h = inner(5)
+    next(h)
+    try:
+        done = next(h, "end")
+    finally:
+        log.append("finally")
+    return first, rest, done, sum(x * i for i in range(3)), any(i > 1 for i in (0, 2)), tuple(i for i in "ab"), log
+
+
 # ---- text, numbers ----
 
 
@@ -357,6 +385,15 @@ def in_place(x: Tensor) -> Any:
     y.relu_()
     y[y.shape[0] - 1, :2] = 7
     return view, y
+
+
+@program(X)
+def in_place_on_a_number(x: Tensor) -> Any:
+    total = 0
+    total += x
+    scale = 2.0
+    scale *= x
+    return total, scale
 
 
 @program(X)
@@ -454,6 +491,25 @@ def attribute_functions(x: Tensor) -> Any:
     a = Accumulator(x)
     setattr(a, "k", 2)
     return hasattr(a, "k"), hasattr(a, "zz"), getattr(a, "k") * x, getattr(a, "zz", None)
+
+
+class Mapped:
+    """Reads attributes through a map, as configuration classes of well-known libraries do."""
+
+    names = {"width": "hidden_size"}
+
+    def __init__(self) -> None:
+        self.hidden_size = 3
+
+    def __getattribute__(self, name: str) -> Any:
+        names = super().__getattribute__("names")
+        return super().__getattribute__(names.get(name, name))
+
+
+@program(X)
+def attributes_through_getattribute(x: Tensor) -> Any:
+    m = Mapped()
+    return x * m.width, m.hidden_size, getattr(m, "nothing", 4), hasattr(m, "width"), hasattr(m, "depth")
 
 
 # ---- grad mode ----

@@ -281,3 +281,38 @@ def test_ids_that_are_used_again() -> None:
         scale = eval(f"lambda x: x * {k}")
         assert torch.equal(compiled(X, scale), X * k)
         del scale
+
+
+def test_attributes_changed_through_the_attribute_dict() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.k = 2
+
+    def through_dict(x: Tensor, holder: Holder) -> Any:
+        attributes = holder.__dict__
+        attributes["k"] = 5
+        return x * holder.k
+
+    def beside_dict(x: Tensor, holder: Holder, attributes: dict[str, int]) -> Any:
+        holder.k = 7
+        return x * attributes["k"]
+
+    def registry(x: Tensor, module: nn.Module) -> Any:
+        module._buffers["b"] = x * 3
+        return module.b + 1
+
+    module = nn.Module()
+    module.register_buffer("b", torch.zeros(4))
+    for _ in range(2):
+        assert torch.equal(minicompile.compile(through_dict, backend="eager")(X, Holder()), X * 5)
+        holder = Holder()
+        assert torch.equal(minicompile.compile(beside_dict, backend="eager")(X, holder, holder.__dict__), X * 7)
+        assert torch.equal(minicompile.compile(registry, backend="eager")(X, module), X * 3 + 1)
+
+
+def test_data_is_written_through() -> None:
+    def fn(x: Tensor) -> Tensor:
+        x.data.add_(1)
+        return x * 2
+
+    assert_like_eager(fn, (X,))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .base import Args, Kwargs, Value
-from .builtins import rule
+from .callables import rule
 from .constant import ConstantValue
 
 if TYPE_CHECKING:

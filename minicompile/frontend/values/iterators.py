@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
-_SIZED = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary", set: "Set"}
+_SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary", set: "Set"}
 """Containers that must not change their size while they are iterated, by Python's name for them."""
 
 

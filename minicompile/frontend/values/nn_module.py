@@ -15,7 +15,7 @@ import torch.nn.modules.module as torch_module
 from ...guards.kinds import LengthGuard, NoModuleHooksGuard
 from ..breaks import unsupported_call
 from ..sources import AttrSource, ModuleMemberSource, RegistrySource
-from .base import Args, Kwargs, Lazy, Value
+from .base import Args, Kwargs, Lazy, Value, fail
 from .constant import ConstantValue
 from .objects import ObjectValue, static_lookup
 from .tensor import TensorValue
@@ -64,24 +64,27 @@ class ModuleValue(ObjectValue):
         assert self.source is not None
         for registry in REGISTRIES:
             members = self.obj.__dict__.get(registry, {})
-            if name in members:
+            tracked = tr.tracked_dict(members)
+            if tracked is not None and name in tracked.entries:
+                tr.guard(InstanceAttrAbsentGuard(self.source, name))
+                return tracked.entries[name]
+            if tracked is None and name in members:
                 tr.guard(InstanceAttrAbsentGuard(self.source, name))
                 return Lazy(members[name], ModuleMemberSource(self.source, registry, name))
         return None
 
-    def getattr(self, tr: Tracer, name: str) -> Value:
+    def plain_getattr(self, tr: Tracer, name: str) -> Value:
         if static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
             found = self.find(tr, name)
             if found is not None:
                 return found
             self._guard_absent(tr, name)
-            from .base import fail
-
             fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"))
-        return super().getattr(tr, name)
+        return super().plain_getattr(tr, name)
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        if static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
+        is_plain = static_lookup(self.cls, "__getattribute__") is object.__getattribute__
+        if is_plain and static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
             if self.find(tr, name) is not None:
                 return True
             self._guard_absent(tr, name)

@@ -12,10 +12,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard
-from ..breaks import unsupported_call
-from ..sources import AttrSource, InstanceDictSource
+from ..breaks import UserError, unsupported_call
+from ..sources import AttrSource, CallSource, InstanceDictSource
 from .base import Args, Kwargs, Lazy, Value, fail
-from .builtins import CallableValue, call_object, has_rule, rule
+from .callables import CallableValue, call_object, has_rule, rule
 from .constant import ConstantValue
 from .functions import FunctionValue, MethodValue
 
@@ -56,6 +56,8 @@ class PyModuleValue(Value):
         if pending is not None:
             return pending
         assert self.source is not None
+        if tr.tracked_dict(vars(self.module)) is not None:
+            raise self.cannot("reading an attribute beside the attribute dict")
         try:
             return Lazy(getattr(self.module, name), AttrSource(self.source, name))
         except AttributeError as error:
@@ -65,6 +67,9 @@ class PyModuleValue(Value):
         return hasattr(self.module, name)
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        if tr.tracked_dict(vars(self.module)) is not None:
+            raise self.cannot("setting an attribute beside the attribute dict")
+        tr.shadow(vars(self.module))
         tr.attributes_of(self)[name] = value
         tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
 
@@ -200,7 +205,7 @@ def _make_namedtuple(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
 
 def class_of_value(value: Value) -> type:
     """The class object behind a value. Raises Break."""
-    from .builtins import class_object
+    from .callables import class_object
 
     return class_object(value)
 
@@ -225,6 +230,15 @@ class ObjectValue(Value):
     # ---- attributes ----
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        reader = static_lookup(self.cls, "__getattribute__")
+        if isinstance(reader, types.FunctionType):
+            return self.method(tr, "__getattribute__", reader).call(tr, [ConstantValue(name)], {})
+        if reader is not object.__getattribute__:
+            raise self.cannot(f"reading attribute {name!r}")
+        return self.plain_getattr(tr, name)
+
+    def plain_getattr(self, tr: Tracer, name: str) -> Value:
+        """`object.__getattribute__`, and `__getattr__` behind it."""
         found = self.find(tr, name)
         if found is not None:
             return found
@@ -242,8 +256,6 @@ class ObjectValue(Value):
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         """Ordinary attribute lookup, without `__getattr__`; None if there is no such attribute."""
-        if static_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
-            raise self.cannot(f"reading attribute {name!r}")
         raw = static_lookup(self.cls, name)
         if raw is not _MISSING and hasattr(type(raw), "__set__"):
             return self._from_data_descriptor(tr, name, raw)
@@ -261,7 +273,12 @@ class ObjectValue(Value):
         if name in self.attributes:
             return self.attributes[name]
         instance_dict = getattr(self.obj, "__dict__", None)
-        if not isinstance(instance_dict, dict) or name not in instance_dict or self.source is None:
+        if not isinstance(instance_dict, dict) or self.source is None:
+            return None
+        tracked = tr.tracked_dict(instance_dict)
+        if tracked is not None:
+            return tracked.entries.get(name)
+        if name not in instance_dict:
             return None
         return Lazy(instance_dict[name], InstanceDictSource(self.source, name))
 
@@ -321,12 +338,24 @@ class ObjectValue(Value):
         raise self.cannot(f"calling {name}")
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
+        if static_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
+            return self._has_through_reader(tr, name)
         if self.find(tr, name) is not None:
             return True
         if isinstance(static_lookup(self.cls, "__getattr__"), types.FunctionType):
             raise self.cannot(f"looking for attribute {name!r}")
         self._guard_absent(tr, name)
         return False
+
+    def _has_through_reader(self, tr: Tracer, name: str) -> bool:
+        """For a class with its own `__getattribute__`: there if reading it works, not if that raises AttributeError."""
+        try:
+            self.getattr(tr, name)
+        except UserError as error:
+            if not isinstance(error.original, AttributeError):
+                raise
+            return False
+        return True
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         setter = static_lookup(self.cls, "__setattr__")
@@ -349,6 +378,11 @@ class ObjectValue(Value):
             return
         if raw is not _MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
             raise self.cannot(f"setting attribute {name!r}")
+        instance_dict = getattr(self.obj, "__dict__", None)
+        if instance_dict is not None:
+            if tr.tracked_dict(instance_dict) is not None:
+                raise self.cannot("setting an attribute beside the attribute dict")
+            tr.shadow(instance_dict)
         self.attributes[name] = value
         tr.mutated(self, self._set_text(name), value)
 
@@ -456,11 +490,34 @@ def _object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Valu
     return ConstantValue(None)
 
 
+@rule(object.__getattribute__)
+def _object_getattribute(tr: Tracer, owner: Value, name: Value) -> Value:
+    owner = owner.realize(tr)
+    if not isinstance(owner, ObjectValue):
+        raise owner.cannot("reading an attribute")
+    return owner.plain_getattr(tr, name.realize(tr).const(tr))
+
+
 @rule(object)
 def _object(tr: Tracer) -> Value:
     made = ObjectValue(object, None, None)
     made.class_value = tr.constant(object)
     return made
+
+
+class WeakReferenceValue(Value):
+    """A weakref.ref from outside."""
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        assert self.source is not None
+        return Lazy(self.obj(), CallSource(self.source))
 
 
 class SuperValue(Value):

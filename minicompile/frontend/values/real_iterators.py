@@ -3,6 +3,8 @@
 In: a range, list or tuple iterator on the segment's stack or in a variable. Out: its next element, which can be looked
 at without taking it; the journal takes it, behind the graph.
 
+Not over a list once a list has been changed in the same trace: it may be the one that is iterated.
+
 One element only: if the loop comes round a second time in one trace, the graph breaks there and the iterator is
 advanced for real. So a loop whose body breaks is compiled once for all rounds, not once a round.
 """
@@ -87,7 +89,8 @@ class RealIteratorValue(Value):
         return True
 
     def next(self, tr: Tracer) -> Value | None:
-        if self.advanced:
+        is_over_list = isinstance(self.obj, type(iter([])))
+        if self.advanced or (is_over_list and tr.has_changed_a_list()):
             raise self.cannot("iterating a second time")
         assert self.source is not None
         source = PeekSource(self.source)

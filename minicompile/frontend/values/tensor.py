@@ -32,7 +32,7 @@ FACTS = frozenset(
 )  # fmt: skip
 """Attributes that are constants once the fake tensor is known."""
 
-COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 """Attributes that are tensors computed from this one."""
 
 READS_NUMBERS = frozenset(

@@ -13,7 +13,7 @@ import torch
 
 from ..breaks import Break, BreakKind, unsupported_call
 from .base import Args, Kwargs, Value, fail
-from .builtins import RULES, is_safe_to_hash, rule
+from .callables import RULES, is_safe_to_hash, rule
 from .constant import ConstantValue, SymIntValue
 
 if TYPE_CHECKING:

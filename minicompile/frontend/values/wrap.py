@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,13 @@ from ..sources import (
     Source,
 )
 from .base import Lazy, OpaqueValue, Value
-from .builtins import CallableValue, has_rule
+from .callables import CallableValue, has_rule
 from .constant import ConstantValue, is_constant_object
 from .containers import DictValue, SequenceValue, SetValue
 from .contexts import GradModeExit, GradModeExitValue
 from .functions import MethodValue, PartialValue, outside_function, slot_cell
 from .nn_module import make_module
-from .objects import ClassValue, ObjectValue, PyModuleValue
+from .objects import ClassValue, ObjectValue, PyModuleValue, WeakReferenceValue
 from .real_iterators import KINDS, RealIteratorValue
 from .torch_functions import is_torch_function
 
@@ -63,6 +64,8 @@ def _maker(obj: Any) -> Maker:
         return made
     if isinstance(obj, type):
         return _class
+    if isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch":
+        return _module  # torch.backends: a module with properties
     if hasattr(type(obj), "__minicompile_compiled__"):
         return _compiled
     if isinstance(obj, torch.nn.Module):
@@ -215,6 +218,11 @@ def _grad_exit(tr: Tracer, obj: GradModeExit, source: Source) -> Value:
     return GradModeExitValue(obj.previous, source)
 
 
+def _weakref(tr: Tracer, obj: weakref.ReferenceType[Any], source: Source) -> Value:
+    tr.guard_type(source, obj)
+    return WeakReferenceValue(obj, source)
+
+
 def _real_iterator(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     return RealIteratorValue(obj, source)
@@ -267,5 +275,6 @@ _BY_TYPE: dict[type, Maker] = {
     types.CellType: _cell,
     functools.partial: _partial,
     GradModeExit: _grad_exit,
+    weakref.ReferenceType: _weakref,
     **dict.fromkeys(KINDS, _real_iterator),
 }

@@ -1,0 +1,192 @@
+"""Builtin functions, library functions and torch functions as callables.
+
+In: the function object and values. Out: by table, in this order: a rule of our own (`rule`), a graph node for torch
+functions, the folded result for pure functions of constants, else a break.
+
+A rule is a Python function `(tracer, *args, **kwargs) -> value` registered for a function object with `@rule(fn)`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import unsupported_call
+from ..directives import allowed_in_graph, constant_results
+from .base import Args, Kwargs, NotConstant, Value, fail
+from .constant import ConstantValue
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+Rule = Callable[..., Value]
+RULES: dict[Any, Rule] = {}
+"""Function object → how to trace a call of it."""
+
+
+def rule(*functions: Any) -> Callable[[Rule], Rule]:
+    """Register a rule for function objects."""
+
+    def register(fn: Rule) -> Rule:
+        for function in functions:
+            RULES[function] = fn
+        return fn
+
+    return register
+
+
+HASHED_BY_IDENTITY = (
+    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, types.MethodWrapperType, functools._lru_cache_wrapper,
+)  # fmt: skip
+
+
+def is_safe_to_hash(obj: Any) -> bool:
+    """Whether looking an object up in a dict runs no user code."""
+    return isinstance(obj, HASHED_BY_IDENTITY) or (isinstance(obj, type) and type(obj).__hash__ is type.__hash__)
+
+
+def has_rule(obj: Any) -> bool:
+    """Whether there is a rule for this very object, of ours or by the user's word."""
+    return is_safe_to_hash(obj) and (obj in RULES or obj in allowed_in_graph or obj in constant_results)
+
+
+class CallableValue(Value):
+    """A builtin, a library function or a torch function."""
+
+    def __init__(self, fn: Any, source: Source | None = None) -> None:
+        self.fn = fn
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.fn)
+
+    def describe(self) -> str:
+        return f"{function_name(self.fn)}()"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.fn, name)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if not hasattr(self.fn, name):
+            fail(AttributeError(f"'{type(self.fn).__name__}' object has no attribute '{name}'"))
+        return tr.constant(getattr(self.fn, name))
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return call_object(tr, self.fn, args, kwargs)
+
+    def build(self, glue: Glue) -> str:
+        return glue.keep(self.fn)
+
+
+def function_name(fn: Any) -> str:
+    """How the user calls it: `torch.relu`, `len`, `math.sqrt`."""
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
+    module = getattr(fn, "__module__", None) or ""
+    if module in ("builtins", "_operator") or not isinstance(module, str):
+        return str(name)
+    if module.startswith("torch"):
+        from .torch_functions import torch_name
+
+        return torch_name(fn)
+    return f"{module}.{name}" if module else str(name)
+
+
+def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function object that is known."""
+    from .torch_functions import call_torch, is_torch_function
+
+    if not is_safe_to_hash(fn):
+        raise unsupported_call(f"{function_name(fn)}()")
+    if fn in allowed_in_graph:
+        return tr.torch_call(fn, args, kwargs)
+    if fn in constant_results:
+        return _constant_result(tr, fn, args, kwargs)
+    found = RULES.get(fn)
+    if found is not None:
+        return _call_rule(tr, fn, found, args, kwargs)
+    if is_torch_function(fn):
+        return call_torch(tr, fn, args, kwargs)
+    if is_pure(fn):
+        try:
+            return tr.fold(fn, *args, **kwargs)
+        except NotConstant:
+            pass
+    raise unsupported_call(f"{function_name(fn)}()")
+
+
+def _constant_result(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
+    """The user has promised that the result never changes."""
+    values = [arg.realize(tr).const(tr) for arg in args]
+    return tr.constant(fn(*values, **{key: value.realize(tr).const(tr) for key, value in kwargs.items()}))
+
+
+def _call_rule(tr: Tracer, fn: Any, found: Rule, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        _signature(found).bind(tr, *args, **kwargs)
+    except TypeError:
+        return _fold_odd_call(tr, fn, args, kwargs)
+    return found(tr, *args, **kwargs)
+
+
+@functools.cache
+def _signature(fn: Rule) -> inspect.Signature:
+    return inspect.signature(fn)
+
+
+def _fold_odd_call(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A call that its rule was not written for: fold it, or make it for real (it may well raise)."""
+    try:
+        return tr.fold(fn, *args, **kwargs)
+    except NotConstant:
+        raise unsupported_call(f"{function_name(fn)}()", "is in a form that cannot be traced") from None
+
+
+# ---- what may be folded when all arguments are constants ----
+
+_PURE_TYPES = (str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, list, dict, type(None))
+_PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "builtins", "string", "keyword"})
+_IMPURE = frozenset(
+    {print, input, open, eval, exec, compile, id, hash, globals, locals, vars, dir, breakpoint, __import__}
+)
+
+
+def is_pure(fn: Any) -> bool:
+    """Whether calling with constants has no effect and always the same result."""
+    if isinstance(fn, types.BuiltinMethodType):
+        owner = fn.__self__
+        if isinstance(owner, types.ModuleType) or owner is None:
+            return _pure_module(fn)
+        return owner in _PURE_TYPES if isinstance(owner, type) else type(owner) in _PURE_TYPES
+    if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return fn.__objclass__ in _PURE_TYPES
+    if isinstance(fn, types.MethodWrapperType):
+        return type(fn.__self__) in _PURE_TYPES
+    if isinstance(fn, type):
+        return fn in _PURE_TYPES
+    return _pure_module(fn)
+
+
+def _pure_module(fn: Any) -> bool:
+    return is_safe_to_hash(fn) and getattr(fn, "__module__", None) in _PURE_MODULES and fn not in _IMPURE
+
+
+def class_object(value: Value) -> Any:
+    """The class that a value stands for. Raises Break if it stands for none."""
+    from .objects import ClassValue
+
+    if isinstance(value, ClassValue):
+        return value.cls
+    if isinstance(value, ConstantValue) and value.value is None:
+        return type(None)
+    if isinstance(value, CallableValue):
+        return value.fn
+    raise value.cannot("using as a class")

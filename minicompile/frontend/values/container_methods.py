@@ -1,0 +1,251 @@
+"""Methods of lists, tuples, dicts and sets, as tables.
+
+In: the container's value and arguments. Out: the result; the container's picture is changed, and the journal told where
+the container existed before the frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .base import Value
+from .constant import ConstantValue, specialized
+from .containers import DictValue, Method, SequenceValue, SetValue, ViewValue, elements_of, index_of, make_set, pairs_of
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+# ---- methods of lists and tuples ----
+
+
+def _append(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    owner.elements.append(item)
+    return tr.mutated(owner, "{0}.append({1})", item)
+
+
+def _extend(tr: Tracer, owner: SequenceValue, other: Value) -> Value:
+    items = elements_of(tr, other)
+    owner.elements.extend(items)
+    return tr.mutated(owner, "{0}.extend({1})", SequenceValue(tuple, items))
+
+
+def _insert(tr: Tracer, owner: SequenceValue, index: Value, item: Value) -> Value:
+    owner.elements.insert(index_of(tr, index), item)
+    return tr.mutated(owner, "{0}.insert({1}, {2})", specialized(tr, index.realize(tr)), item)
+
+
+def _pop(tr: Tracer, owner: SequenceValue, index: Value | None = None) -> Value:
+    where = index_of(tr, index) if index is not None else -1
+    item = owner.elements.pop(where)
+    tr.mutated(owner, "del {0}[{1}]", ConstantValue(where))
+    return item
+
+
+def _clear(tr: Tracer, owner: Value) -> Value:
+    (owner.elements if isinstance(owner, SequenceValue) else owner.entries).clear()  # type: ignore[attr-defined]
+    return tr.mutated(owner, "{0}.clear()")
+
+
+def _reverse(tr: Tracer, owner: SequenceValue) -> Value:
+    owner.elements.reverse()
+    return tr.mutated(owner, "{0}.reverse()")
+
+
+def _copy_list(tr: Tracer, owner: SequenceValue) -> Value:
+    return SequenceValue(list, list(owner.elements))
+
+
+def _position(tr: Tracer, owner: SequenceValue, item: Value) -> int:
+    from ..operators import equal
+
+    for index, element in enumerate(owner.elements):
+        if equal(tr, element.realize(tr), item.realize(tr)):
+            return index
+    raise ValueError(f"{item.describe()} is not in {owner.kind.__name__}")
+
+
+def _index(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    return ConstantValue(_position(tr, owner, item))
+
+
+def _remove(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    where = _position(tr, owner, item)
+    del owner.elements[where]
+    return tr.mutated(owner, "del {0}[{1}]", ConstantValue(where))
+
+
+def _count(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
+    from ..operators import equal
+
+    return ConstantValue(sum(equal(tr, element.realize(tr), item.realize(tr)) for element in owner.elements))
+
+
+def _sort(tr: Tracer, owner: SequenceValue, key: Value | None = None, reverse: Value | None = None) -> Value:
+    from ..operators import sorted_values
+
+    owner.elements[:] = sorted_values(tr, owner.elements, key, reverse)
+    return tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(owner.elements)))
+
+
+def _getitem(tr: Tracer, owner: Value, key: Value) -> Value:
+    return owner.getitem(tr, key.realize(tr))
+
+
+def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
+    owner.setitem(tr, key.realize(tr), value)
+    return ConstantValue(None)
+
+
+def _len(tr: Tracer, owner: Value) -> Value:
+    return ConstantValue(owner.length(tr))
+
+
+def _contains(tr: Tracer, owner: Value, item: Value) -> Value:
+    return ConstantValue(owner.contains(tr, item.realize(tr)))
+
+
+def _iter(tr: Tracer, owner: Value) -> Value:
+    return owner.iterator(tr)
+
+
+def _numel(tr: Tracer, owner: SequenceValue) -> Value:
+    from ..operators import product
+
+    return product(tr, owner.elements)
+
+
+def _as_dict(tr: Tracer, owner: SequenceValue) -> Value:
+    return DictValue(dict, dict(zip(owner.kind._fields, owner.elements, strict=True)))  # type: ignore[attr-defined]
+
+
+def _replace(tr: Tracer, owner: SequenceValue, **changes: Value) -> Value:
+    fields = owner.kind._fields  # type: ignore[attr-defined]
+    if not set(changes) <= set(fields):
+        raise ValueError(f"Got unexpected field names: {sorted(set(changes) - set(fields))!r}")
+    return SequenceValue(owner.kind, [changes.get(f, e) for f, e in zip(fields, owner.elements, strict=True)])
+
+
+_COMMON: dict[str, Method] = {"__len__": _len, "__contains__": _contains, "__iter__": _iter, "__getitem__": _getitem}
+SEQUENCE_METHODS: dict[str, Method] = {
+    **_COMMON,
+    "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "clear": _clear, "reverse": _reverse,
+    "copy": _copy_list, "index": _index, "remove": _remove, "count": _count, "sort": _sort, "numel": _numel,
+    "__setitem__": _setitem, "_asdict": _as_dict, "_replace": _replace,
+}  # fmt: skip
+
+
+# ---- methods of dicts ----
+
+
+def _keys(tr: Tracer, owner: DictValue) -> Value:
+    return ViewValue(owner, "keys")
+
+
+def _values(tr: Tracer, owner: DictValue) -> Value:
+    return ViewValue(owner, "values")
+
+
+def _items(tr: Tracer, owner: DictValue) -> Value:
+    return ViewValue(owner, "items")
+
+
+def _get(tr: Tracer, owner: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = owner.lookup(tr, key)
+    return found if found is not None else default if default is not None else ConstantValue(None)
+
+
+def _setdefault(tr: Tracer, owner: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = owner.lookup(tr, key)
+    if found is None:
+        found = default if default is not None else ConstantValue(None)
+        owner.setitem(tr, key.realize(tr), found)
+    return found
+
+
+def _dict_pop(tr: Tracer, owner: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = owner.lookup(tr, key)
+    if found is not None:
+        owner.delitem(tr, key.realize(tr))
+        return found
+    if default is None:
+        raise KeyError(tr.key(key))
+    return default
+
+
+def _popitem(tr: Tracer, owner: DictValue) -> Value:
+    if not owner.entries:
+        raise KeyError("popitem(): dictionary is empty")
+    raw = next(reversed(owner.entries))
+    key, value = owner.key_value(tr, raw), owner.entries[raw]
+    owner.delitem(tr, key)
+    return SequenceValue(tuple, [key, value])
+
+
+def _update(tr: Tracer, owner: DictValue, *others: Value, **named: Value) -> Value:
+    for other in others:
+        for key, value in pairs_of(tr, other.realize(tr)):
+            owner.setitem(tr, key, value)
+    for name, value in named.items():
+        owner.setitem(tr, ConstantValue(name), value)
+    return ConstantValue(None)
+
+
+def _copy_dict(tr: Tracer, owner: DictValue) -> Value:
+    result = DictValue(owner.kind, dict(owner.entries))
+    result.key_values = dict(owner.key_values)
+    result.factory = owner.factory
+    return result
+
+
+def _move_to_end(tr: Tracer, owner: DictValue, key: Value, last: Value | None = None) -> Value:
+    at_end = last is None or last.realize(tr).truth(tr)
+    raw = tr.key(key)
+    value = owner.entries.pop(raw)
+    rest = dict(owner.entries)
+    owner.entries.clear()
+    owner.entries.update({**rest, raw: value} if at_end else {raw: value, **rest})
+    return tr.mutated(owner, "{0}.move_to_end({1}, {2})", key, ConstantValue(at_end))
+
+
+DICT_METHODS: dict[str, Method] = {
+    **_COMMON,
+    "keys": _keys, "values": _values, "items": _items, "get": _get, "setdefault": _setdefault, "pop": _dict_pop,
+    "popitem": _popitem, "update": _update, "copy": _copy_dict, "clear": _clear, "move_to_end": _move_to_end,
+    "__setitem__": _setitem,
+}  # fmt: skip
+
+
+# ---- methods of sets ----
+
+
+def _add(tr: Tracer, owner: SetValue, item: Value) -> Value:
+    owner.add(tr, item.realize(tr))
+    return ConstantValue(None)
+
+
+def _discard(tr: Tracer, owner: SetValue, item: Value) -> Value:
+    owner.entries.pop(tr.key(item), None)
+    return tr.mutated(owner, "{0}.discard({1})", item)
+
+
+def _set_remove(tr: Tracer, owner: SetValue, item: Value) -> Value:
+    if tr.key(item) not in owner.entries:
+        raise KeyError(tr.key(item))
+    return _discard(tr, owner, item)
+
+
+def _union(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+    return make_set(tr, owner.kind, [*owner.entries.values(), *(e for other in others for e in elements_of(tr, other))])
+
+
+def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+    for other in others:
+        for item in elements_of(tr, other):
+            owner.add(tr, item.realize(tr))
+    return ConstantValue(None)
+
+
+SET_METHODS: dict[str, Method] = {
+    **_COMMON, "add": _add, "discard": _discard, "remove": _set_remove, "union": _union, "update": _set_update,
+    "copy": _union, "clear": _clear,
+}  # fmt: skip
