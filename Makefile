@@ -1,6 +1,7 @@
 # `make demo` and `make test` work on a fresh clone; everything they need goes into .venv.
 #   make demo [ARGS=--no-inductor]   install, compile and run real functions, print the table, write demo-output/
 #   make test [ARGS=tests/codegen]   install, run the test-suite
+#   make fuzz [FUZZ_SECONDS=600]     random programs: eager, the reference interpreter and C++ must agree
 #   make lint                        ruff, and mypy on the package
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
 
-.PHONY: help demo test lint install clean
+.PHONY: help demo test fuzz lint install clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -20,6 +21,10 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(ARGS)
+
+FUZZ_SECONDS ?= 600
+fuzz: $(INSTALLED)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

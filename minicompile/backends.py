@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .errors import BackendError, CompilerMissing
-from .pipeline import EagerGraph, compile_graph, needs_autograd
+from .pipeline import EagerGraph, compile_graph, compile_training, needs_autograd
 
 Backend = Callable[..., Callable[..., Any]]
 
@@ -106,13 +106,12 @@ def compile_or_fall_back(
     options: dict[str, Any] | None = None,
     strict: bool = False,
 ) -> Callable[..., Any]:
-    """Our middle and back end; with a gradient needed, or after a failure with one warning, the graph in eager."""
+    """Our middle and back end; after a failure, with one warning, the graph in eager."""
     from .config import config
 
-    if needs_autograd(gm):
-        return EagerGraph(gm, "a gradient is needed")
+    compile_it = compile_training if needs_autograd(gm) else compile_graph
     try:
-        return compile_graph(gm, example_inputs, target=target, options=options)
+        return compile_it(gm, example_inputs, target=target, options=options)
     except (BackendError, CompilerMissing) as error:
         if strict or config.strict:
             raise

@@ -10,8 +10,11 @@ compiles the same way whoever captured it.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +23,8 @@ from .errors import BackendError, CompilerMissing
 
 if TYPE_CHECKING:
     from .codegen.compiled import CompiledGraph
+    from .ir.graph import Graph
+    from .runtime.autograd import TrainingGraph
 
 
 def compile_graph(
@@ -71,11 +76,96 @@ def _stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
         seconds[name] = time.perf_counter() - start
 
 
+def compile_training(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    target: str = "auto",
+    name: str = "graph",
+    options: dict[str, Any] | None = None,
+) -> TrainingGraph:
+    """As `compile_graph`, with gradients: forward is compiled now, backward when it is first needed.
+
+    Raises: as `compile_graph`.
+    """
+    from .codegen import compile_ir
+    from .lowering.joint import lower_joint
+    from .lowering.partition import partition
+    from .passes import run as run_passes
+    from .runtime.autograd import Backward, TrainingGraph
+
+    options = dict(options or {})
+    budget = options.pop("activation_memory_budget", 1.0)
+    seconds: dict[str, float] = {}
+    grad_mode = entry_grad_mode(gm)
+    with _stage("lowering", seconds):
+        lowered = lower_joint(gm, example_inputs, input_requires_grad(gm, example_inputs), grad_mode, name)
+    with _stage("passes", seconds):
+        joint = replace(lowered, graph=run_passes(lowered.graph))
+    with _stage("partition", seconds):
+        split = partition(joint, budget)
+    with _stage("codegen", seconds):
+        forward = compile_ir(run_passes(split.forward), backend=target, options=options)
+    backward = Backward(split, len(joint.tangents), _BackwardCompiler(split.backward, len(joint.tangents), target, options))
+    seconds = {**seconds, **forward.seconds}
+    return TrainingGraph(gm, joint, split, forward, backward, grad_mode, seconds, lowered.graph)
+
+
+@dataclass
+class _BackwardCompiler:
+    """Compiles a backward graph when autograd first asks for it. That late there is no eager to go back to: where a
+    stage fails, the graph is run operation by operation, with one warning."""
+
+    graph: Graph
+    n_tangents: int
+    target: str
+    options: dict[str, Any]
+
+    def __call__(self, missing: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+        from .codegen import compile_ir
+        from .config import config
+        from .ir import reference
+        from .lowering.undefined import without_tangents
+        from .passes import run as run_passes
+
+        graph = self.graph
+        if missing:
+            first = len(graph.inputs) - self.n_tangents
+            graph = without_tangents(graph, range(first, len(graph.inputs)), missing)
+        try:
+            with _stage("backward", {}):
+                return compile_ir(run_passes(graph), backend=self.target, options=self.options)
+        except (BackendError, CompilerMissing) as error:
+            if config.strict:
+                raise
+            warnings.warn(f"minicompile: {error}\nThe backward runs one operation at a time.", RuntimeWarning, stacklevel=2)
+            return partial(reference.run, graph)
+
+
+def entry_grad_mode(gm: torch.fx.GraphModule) -> bool:
+    """The grad mode in which calls of the graph come: a graph that changes it ends by setting it back."""
+    modes = [node.args[0] for node in gm.graph.nodes if node.target is torch._C._set_grad_enabled]
+    return bool(modes[-1]) if modes else torch.is_grad_enabled()
+
+
+def input_requires_grad(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[bool]:
+    """Whether each placeholder requires a gradient when the graph starts (its example may have been mutated since)."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    return [
+        bool(node.meta.get("requires_grad", _requires_grad(example)))
+        for node, example in zip(placeholders, example_inputs, strict=True)
+    ]
+
+
 def needs_autograd(gm: torch.fx.GraphModule) -> bool:
-    """Whether running the graph records gradients, judged by the fake values that tracing left in the graph."""
-    return any(
-        node.op != "placeholder" and _requires_grad(node.meta.get("example_value")) for node in gm.graph.nodes
-    )
+    """Whether the results of the graph depend on autograd: gradients are recorded somewhere, and something requires one.
+
+    Judged by the fake values that tracing left in the graph.
+    """
+    modes = [node.args[0] for node in gm.graph.nodes if node.target is torch._C._set_grad_enabled]
+    if not any(modes) and not entry_grad_mode(gm):
+        return False
+    return any(_requires_grad(node.meta.get("example_value")) for node in gm.graph.nodes)
 
 
 def _requires_grad(value: Any) -> bool:

@@ -39,3 +39,13 @@ def hide_from_dynamo(code: CodeType) -> None:
     module = torch._C._dynamo.eval_frame
     skip = module._FrameAction.SKIP
     module.set_code_exec_strategy(code, module._FrameExecStrategy(skip, skip))
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """What autograd saves in the block meets no hooks: they are the running program's (checkpointing, offloading)."""
+    before = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+    try:
+        yield
+    finally:
+        torch._C._autograd._saved_tensors_hooks_set_tracing(before)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ..config import config
 from ..ir.graph import Graph, Node
 from ..ir.ops import CREATION
 from ..ir.types import Dim, TensorType
@@ -32,7 +33,7 @@ def compile_ir(graph: Graph, *, backend: str = "auto", options: Mapping[str, Any
 
     Args:
         backend: "cpp", "triton", or "auto": C++ for a graph on the CPU, Triton for one on a GPU.
-        options: none is defined for code generation yet.
+        options: `exact_rounding` (default: `config.exact_rounding`): half types are rounded after every operation.
     Raises:
         ValueError: an unknown back end, or one that cannot run on the graph's device.
         CompilerMissing, CompileError: from the native build.
@@ -44,7 +45,8 @@ def compile_ir(graph: Graph, *, backend: str = "auto", options: Mapping[str, Any
         views = Views()
         plan = fuse(prepared, views)
     with _timed(seconds, "kernels"):
-        lowered = lower_units(plan.units, prepared)
+        exact = bool({"exact_rounding": config.exact_rounding, **(options or {})}["exact_rounding"])
+        lowered = lower_units(plan.units, prepared, exact)
         kernels = list(lowered.values())
         backend_module = _printer(backend)
         source, infos, calls = backend_module.build([low.kernel for low in kernels], seconds)
@@ -94,13 +96,13 @@ def choose_backend(graph: Graph, backend: str) -> str:
     return backend
 
 
-def lower_units(units: list[Unit], graph: Graph) -> dict[Unit, Lowered]:
+def lower_units(units: list[Unit], graph: Graph, exact: bool = False) -> dict[Unit, Lowered]:
     """The kernel of each group, in running order."""
     result: dict[Unit, Lowered] = {}
     for unit in units:
         if unit.iteration is not None:
             name = kernel_name(len(result), unit)
-            result[unit] = lower_kernel(name, unit.members, set(unit.stored), unit.iteration, graph.symbols)
+            result[unit] = lower_kernel(name, unit.members, set(unit.stored), unit.iteration, graph.symbols, exact)
     return result
 
 

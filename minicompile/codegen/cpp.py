@@ -4,7 +4,7 @@ In: a `Kernel`. Out: one `extern "C" int NAME(void **buffers, const int64_t *siz
 is missing; and, for a whole graph, one translation unit without a single include.
 
 Index arithmetic is 64-bit. A reduction along what lies next to each other in memory is a row kernel, one across it a
-column kernel.
+column kernel; a pointwise kernel that reads a tensor across its rows is a tile kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from .cpp_columns import ColumnPrinter
 from .cpp_math import prelude
 from .cpp_rows import RowPrinter
+from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Kernel, lane_axis
 
 HEAD = """\
@@ -32,5 +33,7 @@ def translation_unit(kernels: Iterable[str]) -> str:
 
 def print_cpp(kernel: Kernel) -> str:
     """The kernel as a C++ function."""
-    lane = lane_axis(kernel)
-    return RowPrinter(kernel).text() if lane is None else ColumnPrinter(kernel, lane).text()
+    lane, across = lane_axis(kernel), transposed_axis(kernel)
+    if lane is not None:
+        return ColumnPrinter(kernel, lane).text()
+    return RowPrinter(kernel).text() if across is None else TilePrinter(kernel, across).text()

@@ -1,4 +1,4 @@
-"""The C++ prelude: only those of cpp_prelude.h's functions that a source uses.
+"""The C++ prelude: only those of the headers' functions that a source uses.
 
 In: generated C++ text. Out: the text of every `mc_…` function in it, and of those that these use, in the header's
 order.
@@ -12,13 +12,16 @@ import functools
 import importlib.resources
 import re
 
+HEADERS = ("cpp_prelude.h", "cpp_prelude_trig.h")
+"""Read one after the other: a section may use those above it."""
+
 _NAME = re.compile(r"\bmc_\w+")
 
 
 @functools.cache
 def _sections() -> list[tuple[frozenset[str], str, frozenset[str]]]:
     """(names defined, text, names used) for each section of the header."""
-    text = importlib.resources.files(__package__).joinpath("cpp_prelude.h").read_text()
+    text = "\n".join(importlib.resources.files(__package__).joinpath(name).read_text() for name in HEADERS)
     sections = []
     for chunk in re.split(r"^//@", text, flags=re.MULTILINE)[1:]:
         head, _, body = chunk.partition("\n")

@@ -57,6 +57,11 @@ class Accumulator:
         nan = f" {self.nan_type} nan_{self.name} = 0;" if self.nan_type else ""
         return f"{self.type} run_{self.name} = {self.identity()};{nan}"
 
+    def reset_run(self) -> str:
+        """Begin a declared run again."""
+        nan = f" nan_{self.name} = 0;" if self.nan_type else ""
+        return f"run_{self.name} = {self.identity()};{nan}"
+
     def clause(self) -> str:
         nan = f" reduction(|:nan_{self.name})" if self.nan_type else ""
         return f"reduction({_OMP[self.kind]}:run_{self.name}){nan}"

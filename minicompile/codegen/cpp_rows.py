@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
+from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
 from .cpp_reduce import RUN, Accumulator
-from .cpp_text import CPP_TYPES, expression, store_text
-from .kernel_ir import Axis, Kernel, Value
+from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, store_text
+from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
 from .stages import Stages, stage
 
 GRAIN = 16384
 """Elements below which starting threads costs more than it saves."""
+
+BLOCK = 4096
+"""Elements of a pointwise kernel that one thread takes at a time: a page or more of every operand."""
 
 SPLIT = 65536
 """Elements of a single row from which its loops are split over threads."""
@@ -65,6 +71,7 @@ class RowPrinter:
         self.names = {value: f"v{i}" for i, value in enumerate(kernel.body)}
         self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
         self.out = Lines()
+        self.is_fast = False
 
     def plan(self) -> Stages:
         limit = RECOMPUTE if self.kernel.hint("reduce") <= KEEP_AT_MOST else 1 << 30
@@ -73,7 +80,8 @@ class RowPrinter:
     @property
     def splits_row(self) -> bool:
         """One long row: its loops, not the rows, go to the threads."""
-        return self.kernel.is_reduction and not self.outer and len(self.inner) == 1 and self.inner[0].hint >= SPLIT
+        long = not self.outer and len(self.inner) == 1 and self.inner[0].hint >= SPLIT
+        return long and self.kernel.is_reduction and not any(value.op == "scan" for value in self.kernel.body)
 
     @property
     def keeps_on_heap(self) -> bool:
@@ -90,8 +98,11 @@ class RowPrinter:
             type = CPP_TYPES[buffer.dtype]
             star = f"{type} *__restrict " if buffer.output else f"const {type} *"
             self.out.add(f"{star}{buffer.name} = ({'' if buffer.output else 'const '}{type} *)buffers[{i}];")
+        if self.kernel.may_fail:
+            self.out.add("int bad_index = 0;")
         self.body()
-        return "\n".join([*head, *self.out.lines, "  return 0;", "}"])
+        result = f"bad_index ? {INDEX_ERROR} : 0" if self.kernel.may_fail else "0"
+        return "\n".join([*head, *self.out.lines, f"  return {result};", "}"])
 
     def body(self) -> None:
         if self.keeps_on_heap:
@@ -120,16 +131,25 @@ class RowPrinter:
         return f"for (int64_t {name} = 0; {name} < {dim_text(axis.size, 'cpp')}; ++{name})"
 
     def _flat_loop(self) -> None:
-        """A pointwise kernel over one axis, or over none."""
-        if self.inner:
-            self.out.add("#pragma omp simd" if self._is_small()
-                         else f"#pragma omp parallel for simd schedule(static){self._if_worth_it()}")
-            self.out.open(self._for(self.inner[0]))
-        for loop in self.stages.loops:
-            self._block(loop)
-        if self.inner:
+        """A pointwise kernel over one axis, or over none. Threads get whole blocks, whose starts are aligned."""
+        loop = [value for values in self.stages.loops for value in values]
+        if not self.inner or self._is_small():
+            self._runs(self.inner[0] if self.inner else None, "0", self._size(), 0, loop, ())
+        else:
+            self.out.add(f"#pragma omp parallel for schedule(static){self._if_worth_it()}")
+            self._open_blocks(self._size(), BLOCK)
+            self._runs(self.inner[0], "begin", "end", 0, loop, ())
             self.out.close()
+        if self.inner and self.stages.loops:  # none if all is stored at one place, by strides of 0
             self._rows(1)
+
+    def _size(self) -> str:
+        """Of the last inner axis."""
+        return dim_text(self.inner[-1].size, "cpp") if self.inner else ""
+
+    def _open_blocks(self, size: str, block: int) -> None:
+        self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {block})")
+        self.out.add(f"const int64_t end = begin + {block} < {size} ? begin + {block} : {size};")
 
     def _row_loop(self, directive: str, first: str = "") -> None:
         """All rows, and in each the loops of the stages with the row-level code between them."""
@@ -197,11 +217,21 @@ class RowPrinter:
         """One pass over the row."""
         accumulators = [Accumulator(value, self.names[value]) for value in loop if value.op == "reduce"]
         self.out.add(*(acc.declare_total() for acc in accumulators))
+        self.out.add(*(self._declare_carry(value) for value in loop if self._is_scanned(value, k)))
         if self.splits_row:
             self._split_pass(k, loop, accumulators)
         else:
             self._pass(k, loop, accumulators)
         self.out.add(*(acc.finish() for acc in accumulators))
+
+    def _is_scanned(self, value: Value, k: int) -> bool:
+        """Whether loop k runs this scan (and does not read back what an earlier loop kept)."""
+        return value.op == "scan" and self.stages.kept.get(value, k) >= k
+
+    def _declare_carry(self, value: Value) -> str:
+        """What a scan carries from element to element: as eager does, a double for floats."""
+        type = "double" if value.dtype == torch.float32 else CPP_TYPES[value.dtype]
+        return f"{type} carry_{self.names[value]} = {SCANS[value.attrs['kind']].identity(value.dtype)};"
 
     def _pass(self, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:
         opened = 0
@@ -211,11 +241,9 @@ class RowPrinter:
         if not self.inner:
             self._runs(None, "", "", k, loop, accumulators)
         else:
-            last = self.inner[-1]
-            size = dim_text(last.size, "cpp")
+            last, size = self.inner[-1], self._size()
             if accumulators and not (isinstance(last.size, int) and last.size <= RUN):
-                self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {RUN})")
-                self.out.add(f"const int64_t end = begin + {RUN} < {size} ? begin + {RUN} : {size};")
+                self._open_blocks(size, RUN)
                 self._runs(last, "begin", "end", k, loop, accumulators)
                 self.out.close()
             else:
@@ -234,13 +262,39 @@ class RowPrinter:
     ) -> None:
         """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
         self.out.add(*(acc.declare_run() for acc in accumulators))
+        fast = axis is not None and any(has_fast_form(value) and self.stages.kept.get(value, k) >= k for value in loop)
+        if fast and axis is not None:
+            self.out.add("int32_t far = 0;")
+            self._simd_loop(axis, begin, end, k, loop, accumulators, fast=True)
+            self.out.open("if (__builtin_expect(far, 0))")
+            self.out.add(*(acc.reset_run() for acc in accumulators))
+        self._simd_loop(axis, begin, end, k, loop, accumulators)
+        if fast:
+            self.out.close()
+        self.out.add(*(acc.join(acc.run_result()) for acc in accumulators))
+
+    def _simd_loop(
+        self,
+        axis: Axis | None,
+        begin: str,
+        end: str,
+        k: int,
+        loop: Sequence[Value],
+        accumulators: Sequence[Accumulator],
+        fast: bool = False,
+    ) -> None:
+        """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
+        scans = any(self._is_scanned(value, k) for value in loop)
+        self.is_fast = fast and not scans
         if axis is not None:
-            self.out.add(" ".join(["#pragma omp simd", *(acc.clause() for acc in accumulators)]))
+            clauses = [acc.clause() for acc in accumulators] + (["reduction(|:far)"] if self.is_fast else [])
+            if not scans:
+                self.out.add(" ".join(["#pragma omp simd", *clauses]))
             self.out.open(f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; ++{axis.name})")
         self._block(loop, k)
         if axis is not None:
             self.out.close()
-        self.out.add(*(acc.join(acc.run_result()) for acc in accumulators))
+        self.is_fast = False
 
     def _split_pass(self, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:
         """One long row over threads: chunks of fixed size, joined in order, so that the result does not depend on the
@@ -284,8 +338,15 @@ class RowPrinter:
         name, kept = self.names[value], self.kept.get(value)
         if kept is not None and self.stages.kept[value] < k:
             return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self._position()}];"
-        text = f"const {CPP_TYPES[value.dtype]} {name} = {expression(value, args)};"
+        right = self._scan_step(value, args[0]) if value.op == "scan" else expression(value, args)
+        if self.is_fast and has_fast_form(value):
+            right = fast_text(value.op, args[0])
+        text = f"const {CPP_TYPES[value.dtype]} {name} = {right};"
         return text if kept is None or self.stages.kept[value] != k else f"{text} {kept}[{self._position()}] = {name};"
+
+    def _scan_step(self, value: Value, arg: str) -> str:
+        sign = "+" if value.attrs["kind"] == "cumsum" else "*"
+        return f"({CPP_TYPES[value.dtype]})(carry_{self.names[value]} {sign}= {arg})"
 
     def _position(self) -> str:
         """Place in a row buffer: row-major over the inner axes."""

@@ -13,7 +13,7 @@ import torch
 from ..ir.ops import POINTWISE
 from ..ir.symbols import dim_text
 from ..ir.types import dtype_kind
-from .kernel_ir import Value
+from .kernel_ir import Value, place_text
 
 CPP_TYPES = {
     torch.float64: "double",
@@ -73,7 +73,11 @@ def expression(value: Value, args: list[str]) -> str:
     """The right-hand side of an instruction other than reduce and store."""
     attrs = value.attrs
     if value.op == "load":
-        return load_text(attrs["buffer"].dtype, f"{attrs['buffer'].name}[{attrs['index'].text('cpp')}]")
+        text = load_text(attrs["buffer"].dtype, f"{attrs['buffer'].name}[{place_text(value, args, 'cpp')}]")
+        return f"{args[-1]} ? {text} : ({CPP_TYPES[value.dtype]})0" if attrs.get("masked") else text
+    if value.op == "check":
+        size = dim_text(attrs["dim"], "cpp")
+        return f"mc_check_index({args[0]}, {size}, {size if attrs['wrap'] else 0}, &bad_index)"
     if value.op == "const":
         return literal(attrs["value"], value.dtype)
     if value.op == "index":
@@ -85,3 +89,17 @@ def expression(value: Value, args: list[str]) -> str:
     operand = value.args[-1].dtype
     text = POINTWISE[value.op].text("cpp", dtype_kind(operand))
     return text.format(*args, t=CPP_TYPES[operand])
+
+
+_FAST = {"sin": "mc_sin_fast", "cos": "mc_cos_fast"}
+
+
+def has_fast_form(value: Value) -> bool:
+    """Whether a fast function does all but distant arguments of this instruction. A loop that uses it may be run twice,
+    so it must not overwrite what it reads."""
+    return value.op in _FAST and value.dtype is torch.float32
+
+
+def fast_text(op: str, arg: str) -> str:
+    """The fast form; it adds to the loop's `far` whether the argument is beyond it."""
+    return f"(far |= mc_is_far({arg}), {_FAST[op]}({arg}))"

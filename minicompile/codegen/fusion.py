@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..ir.graph import BufferView, Graph, Node
-from ..ir.ops import CREATION, REDUCTIONS, VIEWS, is_pointwise
+from ..ir.ops import CREATION, GATHER, VIEWS, is_pointwise
+from ..ir.ops import is_compute as is_compute_op
 from ..ir.symbols import evaluate, free_symbols
 from ..ir.types import Dim, TensorType
 from .compiled import FusionDecision
@@ -72,7 +73,7 @@ def fuse(graph: Graph, views: Views) -> FusionPlan:
 
 def is_compute(node: Node) -> bool:
     """Whether a kernel computes the node."""
-    return is_pointwise(node.op) or node.op in REDUCTIONS
+    return is_compute_op(node.op)
 
 
 class _Fusion:
@@ -358,10 +359,11 @@ def _writes_in_place(node: Node) -> bool:
 
 
 def _rooted(graph: Graph, views: Views) -> set[Node]:
-    """Nodes that must be in memory: under outputs, written values and operands of extern calls."""
+    """Nodes that must be in memory: under outputs, written values, operands of extern calls, sources of gathers."""
     roots = [out.buffer if isinstance(out, BufferView) else out for out in graph.outputs]
     roots += [node for _, node in graph.writes]
     roots += [arg for node in graph.nodes if node.op == "extern" for arg in node.operands()]
+    roots += [node.args[0] for node in graph.nodes if node.op == GATHER]
     return {views.base(node) for node in roots if isinstance(node, Node) and isinstance(node.type, TensorType)}
 
 

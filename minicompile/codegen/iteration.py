@@ -1,15 +1,16 @@
 """Whether, and over which axes, a set of nodes can run as one kernel.
 
-In: the nodes of a fusion group (pointwise ops, casts, reductions) in order, and which of them must be stored.
+In: the nodes of a fusion group (pointwise ops, casts, reductions, scans, gathers) in order, and which of them must be stored.
 Out: `Iteration`: per node the atoms its dimensions are walked with, what it loads, the parallel and the reduce atoms;
 or `Refused`, with the reason that `explain` shows.
 
 The rules, all of which follow from "one loop nest, rows outside, reduced axes inside":
 
-* every reduction reduces the same atoms, over the same rows;
+* every reduction reduces the same atoms, over the same rows; a scan runs along that one atom;
 * every node is computed over rows (parallel atoms), or over rows and reduced atoms, or over fewer if recomputing is
   cheap;
 * a stored node covers exactly the rows, or exactly everything, so that each of its elements is written once;
+* the source of a gather lies in memory;
 * no node is walked diagonally (x + x.T of a computed x: the same element would be needed at two places)."""
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from ..ir.graph import Node
-from ..ir.ops import POINTWISE, REDUCTIONS
+from ..ir.ops import GATHER, POINTWISE, REDUCTIONS, SCANS
 from ..ir.types import Dim
 from .axes import Atoms, AxisSpace, Dims, NoCommonRefinement
 from .prepare import Views
@@ -35,11 +36,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Load:
-    """One operand that comes from memory: `base` at offset + Σ stride · atoms."""
+    """One operand that comes from memory: `base` at offset + Σ stride · atoms (+ Σ stride · index: `indexed` has the
+    strides of a gather's dimensions)."""
 
     base: Node
     view: StridedView
     dims: tuple[tuple[tuple[Atoms, Dim], ...], ...]
+    indexed: tuple[Dim, ...] | None = None
 
     @property
     def atoms(self) -> Dims:
@@ -48,7 +51,8 @@ class Load:
 
 @dataclass
 class Iteration:
-    """The outcome. `dims` and `walked` hold unresolved atoms; ask `atoms_of`."""
+    """The outcome. `dims` and `walked` hold unresolved atoms; ask `atoms_of`. `loads`: (node, operand) → what it loads;
+    the source of a gather stands under (node, node)."""
 
     space: AxisSpace = field(default_factory=AxisSpace)
     dims: dict[Node, Dims] = field(default_factory=dict)
@@ -93,7 +97,8 @@ def _walk(members: Sequence[Node], views: Views) -> Iteration:
 
 
 def _place(it: Iteration, node: Node, inside: frozenset[Node], views: Views) -> None:
-    operands = [_operand(it, node, arg, inside, views) for arg in dict.fromkeys(node.operands())]
+    args = list(node.operands())[node.op == GATHER :]
+    operands = [_operand(it, node, arg, inside, views) for arg in dict.fromkeys(args)]
     if operands:
         dims = operands[0]
         for other in operands[1:]:
@@ -103,6 +108,24 @@ def _place(it: Iteration, node: Node, inside: frozenset[Node], views: Views) -> 
     it.walked[node] = it.dims[node] = dims
     if node.op in REDUCTIONS:
         it.dims[node] = tuple(() if d in node.attrs["dims"] else atoms for d, atoms in enumerate(dims))
+    if node.op == GATHER:
+        _place_source(it, node, inside, views)
+
+
+def _place_source(it: Iteration, node: Node, inside: frozenset[Node], views: Views) -> None:
+    """The source of a gather: walked in step with the node, but for the indexed dimensions."""
+    base, view = views.of(node.args[0])
+    if base in inside:
+        raise Refused("gather reads a computed value at other places")
+    indexed, strides = node.attrs["dims"], view.strides
+    assert strides is not None, "prepare() copies such sources"
+    dims = tuple(
+        () if d in indexed else tuple((it.space.new(size), stride) for size, stride in dim)
+        for d, dim in enumerate(view.dims)
+    )
+    load = it.loads[node, node] = Load(base, view, dims, tuple(strides[d] for d in indexed))
+    kept = [d for d in range(node.tensor.rank) if d not in indexed]
+    it.space.unify(tuple(load.atoms[d] for d in kept), tuple(it.walked[node][d] for d in kept))
 
 
 def _operand(it: Iteration, node: Node, arg: Node, inside: frozenset[Node], views: Views) -> Dims:
@@ -135,6 +158,8 @@ def _overlay(it: Iteration, members: Sequence[Node]) -> None:
     """Lay look-alike iteration spaces over each other."""
     first: dict[tuple[Node, StridedView], Load] = {}
     for load in it.loads.values():
+        if load.indexed is not None:
+            continue
         known = first.setdefault((load.base, load.view), load)
         if known is not load and sum(map(len, load.atoms)) > 0:
             it.space.unify(known.atoms, load.atoms)
@@ -149,7 +174,7 @@ def _overlay(it: Iteration, members: Sequence[Node]) -> None:
 
 def _reference(members: Sequence[Node]) -> Node:
     """The node whose operands set the iteration space: a reduction, or else the first of most elements."""
-    reductions = [node for node in members if node.op in REDUCTIONS]
+    reductions = [node for node in members if node.op in REDUCTIONS or node.op in SCANS]
     if reductions:
         return reductions[0]
     best = members[0]
@@ -169,7 +194,7 @@ def _walked_numel(node: Node) -> Dim:
 
 
 def _check(it: Iteration, members: Sequence[Node], stored: AbstractSet[Node]) -> Iteration:
-    reductions = [node for node in members if node.op in REDUCTIONS]
+    reductions = [node for node in members if node.op in REDUCTIONS or node.op in SCANS]
     everything = frozenset(it.atoms_of(it.walked[_reference(members)]))
     if not reductions:
         everything = max((frozenset(it.atoms_of(it.walked[node])) for node in members), key=len)
@@ -184,7 +209,9 @@ def _check(it: Iteration, members: Sequence[Node], stored: AbstractSet[Node]) ->
 
 
 def _reduced(it: Iteration, node: Node) -> Dims:
-    return tuple(it.walked[node][dim] for dim in node.attrs["dims"])
+    """The dimensions that a reduction reduces, or that a scan runs along."""
+    dims = (node.attrs["dim"],) if node.op in SCANS else node.attrs["dims"]
+    return tuple(it.walked[node][dim] for dim in dims)
 
 
 def _check_node(it: Iteration, node: Node, is_stored: bool, everything: frozenset[int]) -> None:
@@ -198,6 +225,8 @@ def _check_node(it: Iteration, node: Node, is_stored: bool, everything: frozense
         if found != everything:
             raise Refused(f"{node.op} reduces a smaller tensor")
         return
+    if node.op in SCANS and (found != everything or len(it.reduce) > 1):
+        raise Refused(f"{node.op} runs along more than one axis")
     if found in (everything, it.parallel):
         return
     if is_stored:
@@ -208,4 +237,6 @@ def _check_node(it: Iteration, node: Node, is_stored: bool, everything: frozense
 
 def cost(node: Node) -> int:
     """Rough number of instructions for one element."""
-    return 1 if node.op == "cast" else POINTWISE[node.op].cost if node.op in POINTWISE else 1
+    if node.op == GATHER or node.op in SCANS:
+        return CHEAP + 2
+    return POINTWISE[node.op].cost if node.op in POINTWISE else 1

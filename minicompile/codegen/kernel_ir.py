@@ -14,7 +14,7 @@ where a reduction ends and where the user casts. The result is at least as accur
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,9 @@ import torch
 from ..ir.graph import Origin
 from ..ir.symbols import dim_text, dims_product, free_symbols
 from ..ir.types import Dim, dtype_name
+
+MEMORY_ERROR, INDEX_ERROR = 1, 2
+"""What a kernel returns when it found no memory, or an index that eager would refuse."""
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -82,13 +85,16 @@ class Value:
     """One SSA instruction.
 
     Attributes:
-        op: `"load"`, `"const"`, `"index"` (an affine expression as int64), `"size"` (a Dim as int64), `"cast"`,
-            `"reduce"`, `"store"`, or a POINTWISE row's name.
-        args: operands.
+        op: `"load"`, `"const"`, `"index"` (an affine expression as int64), `"size"` (a Dim as int64), `"check"` (an
+            index that may be negative or wrong, made safe), `"cast"`, `"reduce"`, `"scan"` (along the one reduce axis),
+            `"store"`, or a POINTWISE row's name.
+        args: operands. Of a load: an index for each of its `strides`, then the mask if it is `masked`.
         dtype: of the register; for `cast` to a half type the register is float32 and `attrs["dtype"]` says what to
             round to.
-        attrs: buffer, index (load, store, index); value (const); dim (size); kind (reduce: a REDUCTIONS row's name);
-            block (store: whether every element of a row is written).
+        attrs: buffer, index (load, store, index); strides, masked (load: element index + Σ args · strides, and 0 where
+            the mask is false); value (const); dim (size; check: the size that the index must stay below); wrap (check: whether
+            negative ones count from the end); kind (reduce,
+            scan: the row's name); block (store: whether every element of a row is written).
         origin: the user's line.
     """
 
@@ -121,7 +127,13 @@ class Kernel:
 
     @property
     def is_reduction(self) -> bool:
-        return any(value.op == "reduce" for value in self.body)
+        """Whether rows are walked as a whole: there is a reduction or a scan."""
+        return any(value.op in ("reduce", "scan") for value in self.body)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether an index is checked, so that the kernel may return `INDEX_ERROR`."""
+        return any(value.op == "check" for value in self.body)
 
     def size(self, kind: str) -> Dim:
         """Product of the sizes of the axes of a kind."""
@@ -149,13 +161,15 @@ def symbols_of(kernel_axes: tuple[Axis, ...], body: tuple[Value, ...]) -> tuple[
                 found.update(*(free_symbols(c) for _, c in item.terms), free_symbols(item.offset))
             elif item is not None:
                 found |= free_symbols(item)
+        for stride in value.attrs.get("strides", ()):
+            found |= free_symbols(stride)
     return tuple(sorted(found))
 
 
 def lane_axis(kernel: Kernel) -> Axis | None:
     """The parallel axis along which most operands of the reductions are contiguous, if not the last reduce axis is."""
     reduce = kernel.of_kind("reduce")
-    if not kernel.is_reduction or not reduce:
+    if not reduce or not kernel.is_reduction or any(value.op == "scan" for value in kernel.body):
         return None
     names = frozenset(axis.name for axis in reduce)
     loads = [v.attrs["index"] for v in kernel.body if v.op == "load" and v.attrs["index"].uses(names)]
@@ -187,7 +201,9 @@ def _line(value: Value, names: dict[Value, str]) -> str:
         return f"{value.attrs['buffer'].name}[{value.attrs['index'].text()}] = {args}"
     head = f"{names[value]}: {dtype_name(value.dtype)} = "
     if value.op == "load":
-        return f"{head}{value.attrs['buffer'].name}[{value.attrs['index'].text()}]"
+        texts = [names[arg] for arg in value.args]
+        mask = f" if {texts[-1]}" if value.attrs.get("masked") else ""
+        return f"{head}{value.attrs['buffer'].name}[{place_text(value, texts)}]{mask}"
     if value.op == "const":
         return f"{head}{value.attrs['value']!r}"
     if value.op == "index":
@@ -196,6 +212,18 @@ def _line(value: Value, names: dict[Value, str]) -> str:
         return f"{head}size {dim_text(value.attrs['dim'])}"
     if value.op == "cast":
         return f"{head}cast {args} to {dtype_name(value.attrs['dtype'])}"
-    if value.op == "reduce":
-        return f"{head}reduce {value.attrs['kind']} {args}"
+    if value.op == "check":
+        return f"{head}check {args} {'within' if value.attrs['wrap'] else 'below'} {dim_text(value.attrs['dim'])}"
+    if value.op in ("reduce", "scan"):
+        return f"{head}{value.op} {value.attrs['kind']} {args}"
     return f"{head}{value.op} {args}"
+
+
+def place_text(value: Value, args: Sequence[str], target: str = "python") -> str:
+    """Where a load reads, as source text over the names of its operands: the affine part, and each index times its
+    stride."""
+    index, strides = value.attrs["index"], value.attrs.get("strides", ())
+    parts = [] if strides and not index.terms and index.offset == 0 else [index.text(target)]
+    for arg, stride in zip(args, strides, strict=False):
+        parts.append(arg if stride == 1 else f"{arg}*{dim_text(stride, target)}")
+    return " + ".join(parts)

@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
-from ..ir.ops import CREATION, POINTWISE, REDUCTIONS
+from ..ir.ops import CREATION, GATHER, POINTWISE, REDUCTIONS, SCANS
 from ..ir.symbols import evaluate, free_symbols
 from ..ir.types import Dim
 from .axes import AxisSpace, Dims
 from .iteration import Iteration, Load
+from .index_math import added, affine_of, folded, scaled
 from .kernel_ir import Affine, Axis, Buffer, Kernel, Value, register_dtype, symbols_of
 from .prepare import storage_strides
 
@@ -42,15 +43,24 @@ def lower_kernel(
     stored: AbstractSet[Node],
     iteration: Iteration,
     hints: Mapping[str, int],
+    exact: bool = False,
 ) -> Lowered:
-    """Build the kernel. `hints`: a value for each size symbol, used for ordering axes only."""
-    return _Lowering(name, members, stored, iteration, dict(hints)).run()
+    """Build the kernel. `hints`: a value for each size symbol, used for ordering axes only. `exact`: every value of a
+    half type is rounded where it is made, as eager does, and not only where it is stored."""
+    return _Lowering(name, members, stored, iteration, dict(hints), exact).run()
 
 
 class _Lowering:
     def __init__(
-        self, name: str, members: Sequence[Node], stored: AbstractSet[Node], it: Iteration, hints: dict[str, int]
+        self,
+        name: str,
+        members: Sequence[Node],
+        stored: AbstractSet[Node],
+        it: Iteration,
+        hints: dict[str, int],
+        exact: bool,
     ) -> None:
+        self.exact = exact
         self.name, self.members, self.it, self.hints = name, members, it, hints
         self.stored = [node for node in members if node in stored]
         self.loads = {key: _load_access(it.space, load) for key, load in it.loads.items()}
@@ -65,7 +75,7 @@ class _Lowering:
             self._node(node)
             if node in self.stores:
                 self._store(node)
-        body = tuple(self.body)
+        body = needed(self.body)
         order = sorted(self.buffers, key=lambda key: key[1])
         kernel = Kernel(
             self.name, self.axes, tuple(self.buffers[key] for key in order), body, symbols_of(self.axes, body)
@@ -142,16 +152,51 @@ class _Lowering:
 
     def _node(self, node: Node) -> None:
         dtype = register_dtype(node.tensor.dtype)
-        args = tuple(self._argument(node, arg) for arg in node.args)
-        if node.op in REDUCTIONS:
-            value = self._emit("reduce", args, dtype, node, kind=node.op) if self.it.reduce else args[0]
-            if dtype != node.tensor.dtype:
-                value = self._emit("cast", (value,), dtype, node, dtype=node.tensor.dtype)
+        args = tuple(self._argument(node, arg) for arg in node.args[node.op == GATHER :])
+        if node.op in REDUCTIONS or node.op in SCANS:
+            what = "reduce" if node.op in REDUCTIONS else "scan"
+            value = self._emit(what, args, dtype, node, kind=node.op) if self.it.reduce else args[0]
+            value = self._rounded(value, node)
+        elif node.op == GATHER:
+            value = self._gather(node, args)
         elif node.op == "cast":
             value = self._cast(args[0], node, node.args[0].tensor.dtype)
         else:
-            value = self._emit(node.op, args, dtype, node)
+            index = folded(node.op, args) if dtype == torch.int64 else None
+            if index is None:
+                value = self._emit(node.op, args, dtype, node)
+            else:
+                value = self._emit("index", (), dtype, node, index=index)
+            value = self._rounded(value, node) if self.exact else value
         self.values[node] = value
+
+    def _rounded(self, value: Value, node: Node) -> Value:
+        """The value as its half type holds it."""
+        if value.dtype == node.tensor.dtype:
+            return value
+        return self._emit("cast", (value,), value.dtype, node, dtype=node.tensor.dtype)
+
+    def _gather(self, node: Node, args: tuple[Value, ...]) -> Value:
+        """A load; indices that are affine join its own index."""
+        load = self.it.loads[node, node]
+        assert load.indexed is not None
+        index = self._affine(self.loads[node, node], load.view.offset)
+        rest: list[tuple[Value, Dim]] = []
+        sizes = (node.args[0].tensor.shape[dim] for dim in node.attrs["dims"])
+        for arg, stride, size in zip(args, load.indexed, sizes, strict=False):
+            if node.attrs["checked"]:
+                wrap = node.attrs["checked"] == "wrap"
+                arg = self._emit("check", (arg,), torch.int64, node, dim=size, wrap=wrap)
+            affine = affine_of(arg)
+            if affine is None:
+                rest.append((arg, stride))
+            else:
+                index = added(index, scaled(affine, stride))
+        operands = (*(arg for arg, _ in rest), *args[len(load.indexed) :])
+        return self._emit(
+            "load", operands, register_dtype(node.tensor.dtype), node, buffer=self._buffer(load.base, False),
+            index=index, strides=tuple(stride for _, stride in rest), masked=node.attrs["masked"],
+        )
 
     def _cast(self, value: Value, node: Node, source: torch.dtype) -> Value:
         """A cast that changes nothing is no instruction: an identity cast, or from a half type to its register."""
@@ -190,6 +235,16 @@ class _Lowering:
             "store", (self.values[node],), node.tensor.dtype, node,
             buffer=self._buffer(node, True), index=self._affine(self.stores[node]), block=block,
         )
+
+
+def needed(body: Sequence[Value]) -> tuple[Value, ...]:
+    """The instructions that a store needs: indices that were folded into others are not."""
+    found: set[Value] = set()
+    for value in reversed(body):
+        if value.op == "store" or value in found:
+            found.add(value)
+            found.update(value.args)
+    return tuple(value for value in body if value in found)
 
 
 def _access(space: AxisSpace, dims: Dims, strides: Sequence[Dim]) -> Access:

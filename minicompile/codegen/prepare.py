@@ -4,7 +4,7 @@ In: an optimised Graph.
 Out: the same graph with identity `cast` nodes (the IR's copy) put where a tensor must lie in memory in a way that its
 definition does not give: an operand of an extern call or an output that is a view which no strides describe (heads
 merged after attention) or whose strides are not eager's, an output or written value that is an input itself, a view
-that no loop nest can walk.
+that no loop nest can walk, a gather's source or a scan's operand that no strides describe.
 
 After this pass every view node is a `StridedView` of the node under its chain of views, and `Views.of` never fails.
 """
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ir.graph import BufferView, Graph, Node
-from ..ir.ops import CREATION, VIEWS, is_pointwise
+from ..ir.ops import CREATION, GATHER, SCANS, VIEWS, is_pointwise
 from ..ir.rewrite import keep, substitute
 from ..ir.types import TensorType, contiguous_strides
 from .axes import AxisSpace, NoCommonRefinement
@@ -103,6 +103,10 @@ class _Prepare:
             return keep(node, args)
         if is_pointwise(node.op):
             return self._walkable(keep(node, args))
+        if node.op == GATHER:
+            return self._walkable(keep(node, (self._strided(args[0]), *args[1:])))
+        if node.op in SCANS:
+            return keep(node, args if self.views.of(args[0])[1].strides is not None else (self._copy(args[0]),))
         return keep(node, args)
 
     def _copy(self, node: Node, strides: tuple[Any, ...] | None = None) -> Node:
@@ -127,6 +131,11 @@ class _Prepare:
         if base.op in CREATION or not _has_strides(node, view):
             return self._copy(node, layout(node.tensor))
         return node
+
+    def _strided(self, node: Node) -> Node:
+        """A value that one stride a dimension describes, and that a gather can read anywhere."""
+        base, view = self.views.of(node)
+        return self._copy(node) if base.op in CREATION or view.strides is None else node
 
     def _walkable(self, node: Node) -> Node:
         """A pointwise node whose operands one loop nest can walk together."""

@@ -55,8 +55,10 @@ class _Stager:
         if value.op == "reduce":
             self.ready[value] += 1
         elif value.op in ("load", "index"):
-            if value.attrs["index"].uses(self.inner):
+            if value.attrs["index"].uses(self.inner) or any(arg in self.block for arg in value.args):
                 self.block.add(value)
+        elif value.op == "scan":
+            self.block.add(value)
         elif value.op == "store":
             if value.attrs["block"] or value.attrs["index"].uses(self.inner):
                 self.block.add(value)
@@ -104,5 +106,7 @@ class _Stager:
     def _cost(self, value: Value) -> int:
         if value not in self.block or value in self.kept:
             return 0
+        if value.op == "scan":
+            return self.limit + 1
         own = POINTWISE[value.op].cost if value.op in POINTWISE else 1
         return own + sum(self._cost(arg) for arg in value.args)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.ops import REDUCTIONS
+from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text
-from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis, register_dtype
+from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis, place_text, register_dtype
 from .stages import stage
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
 
@@ -65,6 +65,8 @@ def fits_int32(kernel: Kernel) -> bool:
         index = value.attrs.get("index")
         if isinstance(index, Affine):
             bounds.append(index.offset + sum(c * sizes[name] for name, c in index.terms))
+        if value.args and value.op == "load":
+            bounds.append(value.attrs["buffer"].numel)
     return all(isinstance(bound, int) and abs(bound) < 2**31 - 2**20 for bound in bounds)
 
 
@@ -155,12 +157,19 @@ class _Printer:
         elif value.op == "reduce":
             self._line(f"{name}_in = {self._masked(value, args[0])}")
             self._finish(value, f"{name}_in")
+        elif value.op == "scan":
+            self._line(f"{name} = {self._scanned(value, args[0])}")
         else:
             self._line(f"{name} = {self._expression(value, args)}")
 
     def _expression(self, value: Value, args: list[str]) -> str:
         if value.op == "load":
-            return self._load(value)
+            return self._load(value, args)
+        if value.op == "check":
+            size = dim_text(value.attrs["dim"])
+            low = f"-({size})" if value.attrs["wrap"] else "0"
+            self._line(f"tl.device_assert(({args[0]} >= {low}) & ({args[0]} < {size}), 'index out of range')")
+            return f"tl.where({args[0]} < 0, {args[0]} + {size}, {args[0]})" if value.attrs["wrap"] else args[0]
         if value.op == "const":
             return constant(value.attrs["value"], value.dtype, self.rank)
         if value.op == "index":
@@ -171,15 +180,36 @@ class _Printer:
             return cast_text(args[0], value.attrs["dtype"], value.dtype)
         return operation(value, args)
 
-    def _load(self, value: Value) -> str:
-        buffer, index = value.attrs["buffer"], value.attrs["index"]
-        mask = self._mask(index)
-        where = f"{buffer.name} + ({index.text()})"
+    def _load(self, value: Value, args: Sequence[str]) -> str:
+        buffer = value.attrs["buffer"]
+        mask = self._load_mask(value, args)
+        where = f"{buffer.name} + ({place_text(value, args)})"
         if mask is None:
             where += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
         text = f"tl.load({where})" if mask is None else f"tl.load({where}, {mask}, other=0)"
         register = register_dtype(buffer.dtype)
         return text if register == buffer.dtype else f"{text}.to({TL_TYPES[register]})"
+
+    def _load_mask(self, value: Value, args: Sequence[str]) -> str | None:
+        """The mask of a load; indices and a mask of its own make it walk what they walk."""
+        if not value.args:
+            return self._mask(value.attrs["index"])
+        lanes = value in self.stages.block and self.kernel.is_reduction
+        mask = "mask" if lanes else "xmask"
+        return f"{mask} & {args[-1]}" if value.attrs["masked"] else mask
+
+    def _scanned(self, value: Value, arg: str) -> str:
+        """The running result along the lanes; lanes beyond the end come last and do not matter."""
+        wide = f"{arg} + tl.zeros([XBLOCK, RBLOCK], {TL_TYPES[value.dtype]})"
+        return f"tl.associative_scan({wide}, 1, {COMBINE[SCANS[value.attrs['kind']].combine]})"
+
+    def _scan_looped(self, value: Value) -> None:
+        """The scan of one block of lanes, joined with what the blocks before have carried."""
+        name, arg, combine = self.names[value], self.names[value.args[0]], COMBINE[SCANS[value.attrs["kind"]].combine]
+        identity = constant(SCANS[value.attrs["kind"]].identity(value.dtype), value.dtype, 2)
+        self._line(f"{name} = {combine}({name}_carry, {self._scanned(value, arg)})")
+        self._line(f"{name}_all = tl.reduce(tl.where(mask, {arg}, {identity}), 1, {combine})[:, None]")
+        self._line(f"{name}_carry = {combine}({name}_carry, {name}_all)")
 
     def _store(self, value: Value, arg: str) -> None:
         buffer, index = value.attrs["buffer"], value.attrs["index"]
@@ -215,11 +245,16 @@ class _Printer:
             for value in reduces:
                 start = f"tl.full([XBLOCK, RBLOCK], {self._identity(value)}, {TL_TYPES[value.dtype]})"
                 self._line(f"{self.names[value]}_acc = {start}")
+            for value in loop:
+                if value.op == "scan":
+                    start = SCANS[value.attrs["kind"]].identity(value.dtype)
+                    self._line(f"{self.names[value]}_carry = tl.full([XBLOCK, 1], {start}, {TL_TYPES[value.dtype]})")
             self._line(f"for start in range(0, {dim_text(self.kernel.size('reduce'))}, RBLOCK):")
             self.indent += "    "
             self._lanes("start + tl.arange(0, RBLOCK)[None, :]")
             for value in loop:
-                self._accumulate(value) if value.op == "reduce" else self._emit(value)
+                step = {"reduce": self._accumulate, "scan": self._scan_looped}.get(value.op, self._emit)
+                step(value)
             self.indent = self.indent[4:]
             for value in reduces:
                 self._finish(value, f"{self.names[value]}_acc")

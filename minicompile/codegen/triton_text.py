@@ -42,8 +42,9 @@ POINTERS = {
 
 COMBINE = {
     "sum": "mc_add", "prod": "mc_mul", "amax": "mc_maximum", "amin": "mc_minimum", "any": "mc_or", "all": "mc_and",
+    "add": "mc_add", "mul": "mc_mul",
 }
-"""Reduction → the prelude's function that joins two values."""
+"""Reduction, or a scan's `combine` → the prelude's function that joins two values."""
 
 
 def scalar(value: Any, dtype: torch.dtype) -> str:

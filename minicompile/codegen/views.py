@@ -26,8 +26,9 @@ class StridedView:
 
     @property
     def strides(self) -> Shape | None:
-        """One stride a dimension (0 for size 1), or None where no single stride describes a dimension."""
-        if any(len(dim) > 1 for dim in self.dims):
+        """One stride a dimension (0 for size 1), or None where no tensor can have this view: no single stride describes
+        a dimension, or it is walked backwards."""
+        if any(len(dim) > 1 or (dim and dim[0][1] < 0) == True for dim in self.dims):  # noqa: E712 (may be a relation)
             return None
         return tuple(dim[0][1] if dim else 0 for dim in self.dims)
 

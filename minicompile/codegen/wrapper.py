@@ -29,6 +29,7 @@ from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.ops import CREATION
 from ..ir.symbols import dim_text
 from ..ir.types import Shape, SizeType, TensorType
+from ..runtime.pages import LARGE, empty_large
 from .fusion import Unit
 from .kernel_ir import Kernel
 from .memory import plan_memory
@@ -182,6 +183,8 @@ class _Writer:
         dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
         sizes = f"{_tuple(type.shape)}, {_tuple(strides)}"
         if type.device.type == "cpu":
+            if isinstance(type.numel, int) and type.numel * type.dtype.itemsize >= LARGE:
+                return f"{self._bind('empty_large', empty_large)}({sizes}, {dtype})"
             fast = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
             if fast is not None:
                 return f"{self._bind('empty_cpu', fast)}({sizes}, {dtype})"

@@ -28,7 +28,7 @@ from .eager_tail import EagerTail
 from .layout import Layout, argument_names, call_like
 from .relevance import may_compute
 from .reports import log_entry
-from .skip import why_not_function
+from .skip import needs_eager_below, why_not_function
 from .sources import Source
 
 MAX_IDLE_CALLS = 16
@@ -293,6 +293,10 @@ class CompileContext:
         args, kwargs = call_like(func.__code__, raw)
         return func(*args, **kwargs)
 
+    def call_uncompiled(self, func: FunctionType, *raw: Any) -> Any:
+        """Call a function with raw argument slots; nothing below it is compiled either."""
+        return hook.run_off(self.call_function, func, raw)
+
     def eager_tail(self, func: FunctionType, offset: int, layout: Layout, state: tuple[Any, ...]) -> Any:
         """Go on in CPython at a byte offset; callees are compiled."""
         tail = self._tails.function(func, offset, local_names=layout.names, stack=layout.stack)
@@ -302,6 +306,8 @@ class CompileContext:
         """The hook's question: how a frame of this function is to run. None: as ever."""
         if func.__code__ is self.root_code:
             return self.first_segment(func.__code__).dispatch
+        if needs_eager_below(func.__code__):
+            return self.call_uncompiled
         if why_not_function(func) is not None or getattr(func, "__minicompile_disable__", False):
             return None
         return self.first_segment(func.__code__).dispatch

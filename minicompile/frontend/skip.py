@@ -27,6 +27,9 @@ _TORCH_INLINED = (
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py",)
+_OPTIMIZER_STEPS = ("_single_tensor_", "_multi_tensor_")
+"""The functions in which torch's optimizers compute; around them is bookkeeping with hooks, hashing and profiling."""
+_OPTIMIZER_HELPERS = ("_get_value", "_to_scalar", "_dispatch_sqrt", "_stack_if_compiling")
 _STANDARD_INLINED = (
     "collections/__init__.py", "functools.py", "operator.py", "typing.py", "dataclasses.py", "enum.py", "abc.py",
     "_collections_abc.py", "types.py", "numbers.py", "contextlib.py", "bisect.py", "heapq.py", "copy.py",
@@ -42,7 +45,13 @@ _INFRASTRUCTURE = frozenset(
 
 def why_not_inlined(code: CodeType) -> str | None:
     """None if a call of this code may be traced into."""
+    if _is_in_optimizer(code, _OPTIMIZER_STEPS + _OPTIMIZER_HELPERS):
+        return None
     return _why_not(code.co_filename, _TORCH_INLINED, (), _STANDARD_INLINED)
+
+
+def _is_in_optimizer(code: CodeType, names: tuple[str, ...]) -> bool:
+    return code.co_qualname.startswith(names) and code.co_filename.startswith(_TORCH + "optim/")
 
 
 def why_not_compiled(code: CodeType) -> str | None:
@@ -53,6 +62,8 @@ def why_not_compiled(code: CodeType) -> str | None:
         return "it is a generator or a coroutine"
     if not code.co_flags & 0x1:
         return "it is a class body"
+    if _is_in_optimizer(code, _OPTIMIZER_STEPS):
+        return None
     return _why_not(code.co_filename, _TORCH_COMPILED, _TORCH_NEVER_COMPILED, ())
 
 
@@ -66,11 +77,17 @@ def why_not_function(func: FunctionType) -> str | None:
     return why
 
 
+def needs_eager_below(code: CodeType) -> bool:
+    """Whether nothing that this code calls may be compiled on its own: activation checkpointing runs a function twice,
+    the second time from backward, and what the two runs keep for backward has to be the same."""
+    return code.co_filename == _TORCH + "utils/checkpoint.py"
+
+
 @functools.cache
 def _why_not(
     filename: str, torch_allowed: tuple[str, ...], torch_refused: tuple[str, ...], standard_allowed: tuple[str, ...]
 ) -> str | None:
-    if filename.startswith(_OWN) and not filename.startswith(_OWN_EXAMPLES):
+    if filename.startswith((_OWN, "<minicompile ")) and not filename.startswith(_OWN_EXAMPLES):
         return "it is minicompile itself"
     if filename.startswith(_TORCH):
         rest = filename[len(_TORCH) :]
@@ -92,4 +109,4 @@ def is_torch_file(filename: str) -> bool:
     return filename.startswith(_TORCH)
 
 
-__all__ = ["is_torch_file", "why_not_compiled", "why_not_function", "why_not_inlined"]
+__all__ = ["is_torch_file", "needs_eager_below", "why_not_compiled", "why_not_function", "why_not_inlined"]

@@ -66,8 +66,8 @@ class _Input:
 class SymbolicShapes:
     """The symbolic sizes of one trace. Make one per translation, and only if something is dynamic.
 
-    `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`. With `data_dependent`,
-    sizes and numbers that depend on data become symbols too; else the operations that make them raise.
+    `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`. With
+    `data_dependent`, sizes and numbers that depend on data become symbols too; else the operations that make them raise.
     """
 
     def __init__(self, *, data_dependent: bool = True) -> None:
@@ -147,9 +147,9 @@ class SymbolicShapes:
             if expr.is_Symbol:
                 found.setdefault(expr, source)
         for symbol in self._used_symbols() - found.keys():
-            source = self._from_torch(symbol)
-            if source is not None:
-                found[symbol] = source
+            known = self._from_torch(symbol)
+            if known is not None:
+                found[symbol] = known
         return found
 
     def _numbers(self) -> Iterator[tuple[Source, Any]]:

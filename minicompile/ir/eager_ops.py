@@ -14,13 +14,16 @@ from typing import Any
 
 import torch
 
-from .ops import POINTWISE, REDUCTIONS
+from .ops import POINTWISE, REDUCTIONS, SCANS
+from .reference import gather as _gather
 from .reference import pointwise
 
 
 def __getattr__(name: str) -> Callable[..., torch.Tensor]:
     if name in REDUCTIONS:
         return lambda x, dims: REDUCTIONS[name].torch(x, dims, True)
+    if name in SCANS:
+        return SCANS[name].torch
     if name in POINTWISE:
         return lambda *args: pointwise(name, args)
     raise AttributeError(f"no op {name!r} in the IR")
@@ -35,6 +38,18 @@ def iota(shape: Sequence[int], dim: int, device: str = "cpu") -> torch.Tensor:
     """The int64 index along `dim`."""
     column = [-1 if i == dim else 1 for i in range(len(shape))]
     return torch.arange(shape[dim], device=device).reshape(column).expand(tuple(shape))
+
+
+def gather(
+    source: torch.Tensor, *indices: torch.Tensor, dims: Sequence[int], masked: bool = False, checked: str = ""
+) -> torch.Tensor:
+    """The source's elements at the indices along `dims`; where the last argument, the mask, is false: 0."""
+    return _gather(source, indices, dims, masked, checked)
+
+
+def backwards(x: torch.Tensor, dim: int, start: int, length: int, step: int) -> torch.Tensor:
+    """`length` elements along `dim` from `start` on, by a negative step."""
+    return x.index_select(dim, torch.arange(length, device=x.device) * step + start)
 
 
 def strided(x: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """The op table: every operation that kernels know, one row each.
 
 In: nothing.
-Out: `POINTWISE`, `REDUCTIONS`, `VIEWS`, `CREATION`: what an op computes (a torch function, for the reference
+Out: `POINTWISE`, `REDUCTIONS`, `SCANS`, `GATHER`, `VIEWS`, `CREATION`: what an op computes (a torch function, for the reference
 interpreter and the tests), and how it is spelled in C++ and in Triton. Adding a scalar op is adding one row here; the
 verifier, both printers, the reference interpreter and the table's own tests pick it up.
 
@@ -186,8 +186,26 @@ VIEWS = frozenset({"reshape", "permute", "expand", "slice"})
 """Views, the four to which lowering reduces all others, each with the attrs given and one tensor argument.
 
 reshape (the type's shape; the argument need not be contiguous: then code generation copies), permute (attrs: dims),
-expand (the type's shape, of the same rank: size-1 dimensions become stride 0), slice (attrs: dim, start, step; the
-type's shape has the length)."""
+expand (the type's shape, of the same rank: size-1 dimensions become stride 0), slice (attrs: dim, start, step, which
+may be negative and then walks backwards; the type's shape has the length)."""
+
+SCANS: dict[str, ReduceOp] = {
+    row.name: row
+    for row in (
+        ReduceOp("cumsum", lambda x, dim: x.cumsum(dim, dtype=x.dtype), "add", lambda _: 0),
+        ReduceOp("cumprod", lambda x, dim: x.cumprod(dim, dtype=x.dtype), "mul", lambda _: 1),
+    )
+}
+"""Running reductions (attrs: dim): element i of the result joins the elements 0 … i; shape and dtype stay."""
+
+GATHER = "gather"
+"""An indirect load; the args are the source, then an int64 index for each of the source's dimensions `dims` (attrs,
+sorted), and last, if attrs `masked`, a bool mask. Indices and mask have the node's own shape; so has the source, except
+in `dims`. Element p of the result is the source's element at p, with p[d] replaced by that dimension's index; where the
+mask is false it is 0 and nothing is read.
+
+attrs `checked`: "wrap": an index may be negative, and counts from the end then; one out of range is an error, as in
+eager. "strict": a negative one is an error too. "": lowering has made sure that every index that is read is in range."""
 
 CREATION = frozenset({"full", "iota"})
 """Without tensor arguments: full (args: value), iota (attrs: dim; int64 index along that dimension of its shape)."""
@@ -213,5 +231,10 @@ def is_pointwise(op: str) -> bool:
     return op in POINTWISE or op == "cast"
 
 
+def is_compute(op: str) -> bool:
+    """Whether kernels compute the op."""
+    return is_pointwise(op) or op in REDUCTIONS or op in SCANS or op == GATHER
+
+
 def known(op: str) -> bool:
-    return is_pointwise(op) or op in REDUCTIONS or op in VIEWS or op in CREATION or op in STRUCTURAL
+    return is_compute(op) or op in VIEWS or op in CREATION or op in STRUCTURAL

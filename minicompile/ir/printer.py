@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from .graph import BufferView, Graph, InputView, Node, Origin, nodes_in
-from .ops import POINTWISE, REDUCTIONS, VIEWS, is_pointwise
+from .ops import POINTWISE, REDUCTIONS, SCANS, VIEWS, is_pointwise
 from .symbols import dim_text, dims_text, same_dim
 from .types import SizeType, TensorType, contiguous_strides
 
@@ -195,6 +195,8 @@ class _Printer:
             return self._pointwise(node)
         if node.op in REDUCTIONS:
             return f"ops.{node.op}({_bare(self._ref(node.args[0]))}, {tuple(node.attrs['dims'])})"
+        if node.op in SCANS:
+            return f"ops.{node.op}({_bare(self._ref(node.args[0]))}, {node.attrs['dim']})"
         return getattr(self, f"_{node.op}")(node)
 
     def _pointwise(self, node: Node) -> str:
@@ -225,8 +227,17 @@ class _Printer:
     def _permute(self, node: Node) -> str:
         return f"{self._ref(node.args[0])}.permute({', '.join(map(str, node.attrs['dims']))})"
 
+    def _gather(self, node: Node) -> str:
+        args = ", ".join(_bare(self._ref(arg)) for arg in node.args)
+        masked = ", masked=True" if node.attrs["masked"] else ""
+        checked = f', checked="{node.attrs["checked"]}"' if node.attrs["checked"] else ""
+        return f"ops.gather({args}, dims={tuple(node.attrs['dims'])}{masked}{checked})"
+
     def _slice(self, node: Node) -> str:
         dim, start, step = node.attrs["dim"], node.attrs["start"], node.attrs["step"]
+        if step < 0:
+            length = dim_text(node.tensor.shape[dim])
+            return f"ops.backwards({_bare(self._ref(node.args[0]))}, {dim}, {dim_text(start)}, {length}, {step})"
         stop = start + node.tensor.shape[dim] * step
         if not isinstance(stop, int) or stop > node.args[0].tensor.shape[dim]:
             stop = start + (node.tensor.shape[dim] - 1) * step + 1

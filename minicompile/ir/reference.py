@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .graph import BufferView, Graph, InputView, Node
-from .ops import POINTWISE, REDUCTIONS, is_pointwise
+from .ops import POINTWISE, REDUCTIONS, SCANS, is_pointwise
 from .symbols import evaluate, evaluate_scalar
 from .types import SizeType, TensorType
 
@@ -75,6 +75,8 @@ def evaluate_node(node: Node, values: Mapping[Node, Any], sizes: Sizes) -> Any:
     args = [_argument(arg, values, sizes) for arg in node.args]
     if node.op in REDUCTIONS:
         return REDUCTIONS[node.op].torch(args[0], node.attrs["dims"], True)
+    if node.op in SCANS:
+        return SCANS[node.op].torch(args[0], node.attrs["dim"])
     if is_pointwise(node.op):
         return _pointwise(node, args, sizes)
     rule = _RULES.get(node.op)
@@ -115,8 +117,32 @@ def _operand(arg: Any, dtype: torch.dtype, wide: torch.dtype) -> torch.Tensor:
 def _slice(node: Node, args: list[Any], sizes: Sizes) -> torch.Tensor:
     dim, step, start = node.attrs["dim"], node.attrs["step"], evaluate(node.attrs["start"], sizes)
     length = evaluate(node.tensor.shape[dim], sizes)
+    if step < 0:
+        return args[0].index_select(dim, torch.arange(length, device=args[0].device) * step + start)
     index = (slice(None),) * dim + (slice(start, start + (length - 1) * step + 1 if length else start, step),)
     return args[0][index]
+
+
+def gather(source: torch.Tensor, indices: Sequence[Any], dims: Sequence[int], masked: bool, checked: str = "") -> Any:
+    """The op `gather` (see ops.py); `indices` holds the mask at its end. Raises IndexError for an index out of range."""
+    if checked == "strict" and any((index < 0).any() for index in indices[: len(dims)]):
+        raise IndexError("a negative index where none is allowed")
+    shape = torch.broadcast_shapes(*(index.shape for index in indices))
+    keep = indices[-1] if masked else None
+    if source.numel() == 0 and keep is not None and not keep.any():
+        return source.new_zeros(shape)
+    places: list[torch.Tensor] = []
+    for dim, size in enumerate(shape):
+        column = [-1 if i == dim else 1 for i in range(len(shape))]
+        places.append(torch.arange(size, device=source.device).reshape(column))
+    for dim, index in zip(dims, indices, strict=False):
+        places[dim] = index if keep is None else torch.where(keep, index, 0)
+    result = source[tuple(places)] if places else source.clone()
+    return result.expand(shape) if keep is None else torch.where(keep, result, torch.zeros((), dtype=source.dtype))
+
+
+def _gather(node: Node, args: list[Any], sizes: Sizes) -> torch.Tensor:
+    return gather(args[0], args[1:], node.attrs["dims"], node.attrs["masked"], node.attrs["checked"])
 
 
 def _full(node: Node, args: list[Any], sizes: Sizes) -> torch.Tensor:
@@ -156,6 +182,7 @@ _RULES: dict[str, Callable[[Node, list[Any], Sizes], Any]] = {
     "permute": lambda node, args, sizes: args[0].permute(node.attrs["dims"]),
     "expand": lambda node, args, sizes: args[0].expand(shape_of(node.tensor.shape, sizes)),
     "slice": _slice,
+    "gather": _gather,
     "full": _full,
     "iota": _iota,
     "constant": lambda node, args, sizes: node.attrs["value"],

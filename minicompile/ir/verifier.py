@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .graph import BufferView, Graph, InputView, Node
-from .ops import POINTWISE, REDUCTIONS, known
+from .ops import POINTWISE, REDUCTIONS, SCANS, known
 from .symbols import dims_product, is_static
 from .types import SizeType, TensorType, dtype_kind
 
@@ -58,6 +58,8 @@ def _verify_node(node: Node) -> None:
         _pointwise(node)
     elif node.op in REDUCTIONS:
         _reduction(node)
+    elif node.op in SCANS:
+        _scan(node)
     else:
         _RULES[node.op](node)
 
@@ -128,6 +130,36 @@ def _reduction(node: Node) -> None:
     _same_device(node)
 
 
+def _scan(node: Node) -> None:
+    source = _one_tensor(node)
+    _require(node, 0 <= node.attrs["dim"] < source.rank, "a scan's dimension is in range", node.attrs["dim"])
+    _require(node, _same_sizes(node.tensor.shape, source.shape), "a scan keeps the shape", source)
+    _require(node, node.tensor.dtype is source.dtype, "a scan keeps the dtype", source.dtype)
+    kinds = SCANS[node.op].kinds
+    _require(node, dtype_kind(source.dtype) in kinds, f"{node.op} is for dtype kinds {kinds!r}", source.dtype)
+    _same_device(node)
+
+
+def _gather(node: Node) -> None:
+    _well_formed(node)
+    dims, masked = node.attrs["dims"], node.attrs["masked"]
+    _require(node, node.attrs["checked"] in ("", "wrap", "strict"), "a gather's check is known", node.attrs["checked"])
+    tensors = [arg for arg in node.args if isinstance(arg, Node)]
+    _require(node, len(tensors) == len(node.args) == 1 + len(dims) + masked, "a gather's arguments", node.args)
+    source, rank = tensors[0].tensor, node.tensor.rank
+    _require(node, source.rank == rank and source.dtype is node.tensor.dtype, "a gather keeps rank and dtype", source)
+    valid = list(dims) == sorted(set(dims)) and all(0 <= d < rank for d in dims)
+    _require(node, valid, "indexed dimensions are sorted, distinct, in range", dims)
+    for d, (have, want) in enumerate(zip(source.shape, node.tensor.shape, strict=True)):
+        _require(node, d in dims or _same_size(have, want), "other dimensions are the node's", source)
+    for i, index in enumerate(tensors[1:]):
+        same = _same_sizes(index.tensor.shape, node.tensor.shape)
+        _require(node, same, "indices and mask have the node's shape", index.type)
+        dtype = torch.bool if masked and i == len(dims) else torch.int64
+        _require(node, index.tensor.dtype is dtype, "indices are int64, a mask is bool", index.type)
+    _same_device(node)
+
+
 def _cast(node: Node) -> None:
     source = _one_tensor(node)
     _require(node, node.attrs["dtype"] is node.tensor.dtype, "a cast has the dtype it says", node.attrs["dtype"])
@@ -164,12 +196,12 @@ def _expand(node: Node) -> None:
 
 def _slice(node: Node) -> None:
     source, dim, start, step = _view(node), node.attrs["dim"], node.attrs["start"], node.attrs["step"]
-    _require(node, 0 <= dim < source.rank and step >= 1, "slice has a dimension and a positive step", (dim, step))
+    _require(node, 0 <= dim < source.rank and step != 0, "slice has a dimension and a step", (dim, step))
     for i, (have, want) in enumerate(zip(source.shape, node.tensor.shape, strict=True)):
         _require(node, i == dim or _same_size(have, want), "slice keeps the other dimensions", source)
     length, size = node.tensor.shape[dim], source.shape[dim]
     if all(map(is_static, (start, length, size))):
-        inside = length == 0 or (start >= 0 and start + (length - 1) * step < size)
+        inside = length == 0 or (0 <= start < size and 0 <= start + (length - 1) * step < size)
         _require(node, inside, "slice stays inside its argument", f"start {start}, step {step} of {source}")
 
 
@@ -207,7 +239,7 @@ def _getitem(node: Node) -> None:
 
 
 _RULES: dict[str, Callable[[Node], None]] = {
-    "cast": _cast, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "full": _full,
+    "cast": _cast, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "gather": _gather, "full": _full,
     "iota": _iota, "constant": _constant, "extern": _extern, "getitem": _getitem,
 }
 

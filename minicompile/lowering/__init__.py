@@ -34,9 +34,10 @@ def lower(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], name: str = "
     Raises:
         LoweringError: the graph has no functional form here (the message says why); run it in eager.
     """
-    from . import rules_activation, rules_creation, rules_norm, rules_pointwise, rules_reduction, rules_view  # noqa: F401
     from .convert import Converter
+    from .rule_tables import load_rules
     from .trace import trace
 
+    load_rules()
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     return Converter(trace(gm, example_inputs), name).run(names)

@@ -180,6 +180,10 @@ class Converter(Emitter):
         self.values[id(fake)] = node
         return node
 
+    def lies_by(self, strides: Sequence[Any]) -> None:
+        """The current call's first result lies by these strides: the fake tensor is known to be wrong about them."""
+        self.outs[0] = self.out = replace(self.out, strides=tuple(strides))
+
     def is_used(self, index: int) -> bool:
         """Whether anybody reads the current call's result number `index`."""
         return id(self.results[index]) in self.needed

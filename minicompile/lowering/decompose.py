@@ -3,7 +3,7 @@
 In: a recorded call whose operator has no rule here.
 Out: the IR nodes of its decomposition, if all of them have rules; otherwise nothing, and the call becomes extern.
 
-A decomposition is taken whole or not at all: one extern call of a hand-written ATen kernel beats several externs.
+A decomposition is taken whole or not at all, down to calls that have rules: one extern call of a hand-written ATen kernel beats several externs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .trace import Call, Trace
 
 _HOPELESS: set[Any] = set()
-"""Operators whose decomposition has once led to an operator without a rule; not tried again in this process."""
+"""(operator, dtypes) whose decomposition has once led to an operator without a rule; not tried again in this process."""
 
 
 _KEPT = frozenset({"aten::linspace", "aten::logspace"})
@@ -32,26 +32,44 @@ _KEPT = frozenset({"aten::linspace", "aten::logspace"})
 
 @lru_cache(maxsize=1)
 def _table() -> dict[Any, Any]:
-    return torch._decomp.core_aten_decompositions()
+    return {**torch._decomp.decomposition_table, **torch._decomp.core_aten_decompositions()}
 
 
 def decompose(c: Converter, call: Call) -> bool:
     """Convert the call through its decomposition and bind its results. False: nothing was changed."""
-    if call.func in RULES or call.func in _HOPELESS or has_effect(call.func) or is_view(call.func):
+    if call.func in RULES or has_effect(call.func) or is_view(call.func):
         return False
     if not _kernel_dtypes(call) or call.func not in _table() or call.func._schema.name in _KEPT:
+        return False
+    dtypes = _dtypes(call)
+    if (call.func, dtypes) in _HOPELESS or _is_float_of_integers(dtypes):
         return False
     saved, known = len(c.builder.nodes), dict(c.values)
     try:
         _place_all(c, call, _record(call))
         return True
     except NotConvertible:
-        _HOPELESS.add(call.func)
+        _HOPELESS.add((call.func, dtypes))
     except (TypeError, RuntimeError, NotImplementedError):
         pass  # the decomposition refused these arguments; ATen takes them
     del c.builder.nodes[saved:]
     c.values = known
     return False
+
+
+def _dtypes(call: Call) -> tuple[tuple[torch.dtype, ...], ...]:
+    """The dtypes of arguments and results."""
+    from .convert import tensors_in
+
+    return tuple(tuple(fake.dtype for fake in tensors_in(part)) for part in (call.args, call.results))
+
+
+def _is_float_of_integers(dtypes: tuple[tuple[torch.dtype, ...], ...]) -> bool:
+    """Floating results of integer arguments alone: compared for equality now and then, so ATen's last bit is kept."""
+    arguments, results = dtypes
+    return bool(arguments) and any(d.is_floating_point for d in results) and not any(
+        d.is_floating_point for d in arguments
+    )
 
 
 def _kernel_dtypes(call: Call) -> bool:
@@ -70,6 +88,8 @@ def _record(call: Call) -> Trace:
     with torch.no_grad(), mode, _Recorder(recorded) as recorder:
         recorder.origin = call.origin
         result = _table()[call.func](*_own_lists(call.args), **_own_lists(call.kwargs))
+    if result is NotImplemented:
+        raise NotImplementedError(f"the decomposition of {call.func} refuses these arguments")
     recorded.outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     return recorded
 
@@ -82,16 +102,14 @@ def _own_lists(value: Any) -> Any:
 
 
 def _place_all(c: Converter, call: Call, recorded: Trace) -> None:
-    """Convert the recorded calls by rules alone. Raises NotConvertible."""
+    """Convert the recorded calls by rules, and by decompositions in turn. Raises NotConvertible."""
     from .convert import live_calls, type_of
 
     c.trace.alive.append(recorded)
     for inner in live_calls(recorded, c.needed):
         if inner.func._schema.is_mutable:
             raise NotConvertible(f"the decomposition of {call.func} writes in place")
-        for fake, node in zip(inner.results, c.by_rule(inner), strict=True):
-            if isinstance(fake, torch.Tensor) and node is not None:
-                c.values[id(fake)] = node
+        _place_inner(c, inner)
     for fake, result in zip(call.results, recorded.outputs, strict=True):
         if not isinstance(fake, torch.Tensor):
             continue
@@ -99,3 +117,18 @@ def _place_all(c: Converter, call: Call, recorded: Trace) -> None:
         if node.tensor.dtype is not type.dtype:
             raise NotConvertible(f"the decomposition of {call.func} has another dtype")
         c.values[id(fake)] = node if node.tensor.strides == type.strides else c.copy(node, type)
+
+
+def _place_inner(c: Converter, inner: Call) -> None:
+    """One call of a decomposition. Raises NotConvertible if it would be an extern."""
+    saved = len(c.builder.nodes)
+    try:
+        nodes = c.by_rule(inner)
+    except NotConvertible:
+        del c.builder.nodes[saved:]
+        if not decompose(c, inner):
+            raise
+        return
+    for fake, node in zip(inner.results, nodes, strict=True):
+        if isinstance(fake, torch.Tensor) and node is not None:
+            c.values[id(fake)] = node

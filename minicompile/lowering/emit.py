@@ -9,13 +9,13 @@ Helpers raise NotConvertible where the op table has no row for a dtype; the call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..ir.graph import GraphBuilder, Node
-from ..ir.ops import POINTWISE, REDUCTIONS
+from ..ir.ops import POINTWISE, REDUCTIONS, SCANS
 from ..ir.symbols import dims_product, is_static, same_dim
 from ..ir.types import Shape, TensorType, contiguous_strides, dtype_kind, view_strides
 from .errors import NotConvertible
@@ -25,6 +25,11 @@ KERNEL_DTYPES = frozenset({
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 })
 """What kernels compute with; tensors of any other dtype stay in extern calls."""
+
+
+UNROUNDED = frozenset({"mul", "div", "floor_divide"})
+"""The rows with which eager's half-precision kernels take a Python scalar as it is. For all others, comparisons among
+them, it is rounded to half precision first, as if it were a tensor."""
 
 
 class Emitter:
@@ -45,7 +50,8 @@ class Emitter:
         if dtype_kind(dtype) not in row.kinds:
             raise NotConvertible(f"{op} has no row for {dtype}")
         shape = broadcast_shapes([tensor.tensor.shape for tensor in tensors])
-        operands = [self.expand(a, shape) if isinstance(a, Node) else scalar_as(a, dtype) for a in args]
+        rounded = op not in UNROUNDED
+        operands = [self.expand(a, shape) if isinstance(a, Node) else scalar_as(a, dtype, rounded) for a in args]
         first = next(operand for operand in operands if isinstance(operand, Node))
         result = torch.bool if row.result == "bool" else dtype
         return self.builder.add(op, operands, _pointwise_type(operands, first, result))
@@ -118,6 +124,12 @@ class Emitter:
         type = old.like(shape=tuple(shape), strides=tuple(strides))
         return self.builder.add("slice", (node,), type, dim=dim, start=start, step=step)
 
+    def flip(self, node: Node, dim: int) -> Node:
+        """One dimension backwards: a slice from the end by steps of -1."""
+        old = node.tensor
+        type = old.like(shape=old.shape, strides=contiguous_strides(old.shape))
+        return self.builder.add("slice", (node,), type, dim=dim, start=old.shape[dim] - 1, step=-1)
+
     def select(self, node: Node, dim: int, index: Any) -> Node:
         shape = node.tensor.shape
         return self.reshape(self.slice(node, dim, index, 1), shape[:dim] + shape[dim + 1 :])
@@ -133,6 +145,43 @@ class Emitter:
             raise NotConvertible(f"{op} has no row for {node.tensor.dtype}")
         shape = tuple(1 if i in dims else size for i, size in enumerate(node.tensor.shape))
         return self.builder.add(op, (node,), node.tensor.like(shape=shape), dims=dims)
+
+    def scan(self, op: str, node: Node, dim: int) -> Node:
+        """A running sum or product along `dim`."""
+        if dtype_kind(node.tensor.dtype) not in SCANS[op].kinds:
+            raise NotConvertible(f"{op} has no row for {node.tensor.dtype}")
+        return self.builder.add(op, (node,), node.tensor.like(shape=node.tensor.shape), dim=dim)
+
+    def gather(
+        self,
+        source: Node,
+        indices: Mapping[int, Node],
+        shape: Sequence[Any],
+        *,
+        mask: Node | None = None,
+        checked: str = "",
+    ) -> Node:
+        """The source's elements at `indices` (dimension → int64 index), in `shape`; see GATHER in the op table.
+
+        Source, indices and mask are broadcast to `shape` here; the source keeps its size in the indexed dimensions.
+        Raises NotConvertible where an index is checked against an empty dimension.
+        """
+        shape, dims = tuple(shape), tuple(sorted(indices))
+        sizes = source.tensor.shape
+        if checked and any(is_static(sizes[d]) and sizes[d] == 0 for d in dims):
+            raise NotConvertible("an index into an empty dimension")
+        source = self.expand(source, tuple(sizes[d] if d in dims else size for d, size in enumerate(shape)))
+        operands = [self.expand(self.cast(indices[d], torch.int64), shape) for d in dims]
+        operands += [] if mask is None else [self.expand(mask, shape)]
+        type = source.tensor.like(shape=shape)
+        return self.builder.add(
+            "gather", (source, *operands), type, dims=dims, masked=mask is not None, checked=checked
+        )
+
+    def positions(self, shape: Sequence[Any], dim: int, device: torch.device) -> Node:
+        """The index along `dim`, in a shape that broadcasts against `shape`."""
+        column = tuple(size if i == dim else 1 for i, size in enumerate(shape))
+        return self.iota(dim, TensorType(torch.int64, column, contiguous_strides(column), device))
 
     def drop(self, node: Node, dims: Sequence[int]) -> Node:
         """Without the (size-1) dimensions `dims`."""
@@ -168,8 +217,9 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     return tuple(result)
 
 
-def scalar_as(value: Any, dtype: torch.dtype) -> Any:
-    """A Python scalar in the kind of a dtype, as eager converts it; a Dim passes.
+def scalar_as(value: Any, dtype: torch.dtype, rounded: bool = False) -> Any:
+    """A Python scalar in the kind of a dtype, as eager converts it; a Dim passes. `rounded`: to the nearest value of a
+    half-precision dtype.
 
     Raises NotConvertible where eager's own conversion is special: complex, or out of an integer dtype's range.
     """
@@ -179,7 +229,8 @@ def scalar_as(value: Any, dtype: torch.dtype) -> Any:
         return value
     kind = dtype_kind(dtype)
     if kind == "f":
-        return float(value)
+        half = rounded and opmath(dtype) is not dtype
+        return torch.tensor(float(value), dtype=dtype).item() if half else float(value)
     if kind == "b":
         return bool(value)
     if value != value or value in (float("inf"), float("-inf")) or not _fits(int(value), dtype):

@@ -9,6 +9,7 @@ operator is replaced by its `_copy` form.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,9 +36,18 @@ def emit_extern(c: Converter, call: Call) -> list[Node | None]:
 
     target = call.func
     types = [type_of(fake) if isinstance(fake, torch.Tensor) else None for fake in call.results]
+    _correct(c, call, types)
     if is_view(target):
         return _emit_view(c, call, types)
     return _emit(c, call, target, types)
+
+
+def _correct(c: Converter, call: Call, types: list[TensorType | None]) -> None:
+    """Where fake tensors are wrong about a dtype: the running statistics keep theirs in half precision."""
+    if call.func is torch.ops.aten._native_batch_norm_legit_functional.default:
+        for i, statistic in ((3, call.args[3]), (4, call.args[4])):
+            type = types[i]
+            types[i] = type and type.like(dtype=c.value(statistic).tensor.dtype, strides=type.strides)
 
 
 def _emit_view(c: Converter, call: Call, types: list[TensorType | None]) -> list[Node | None]:
@@ -63,10 +73,32 @@ def may_overlap(type: TensorType) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class RecordingCall:
+    """An operator that keeps what its backward needs only if gradients are recorded, called so. Nothing is recorded:
+    it gets detached arguments."""
+
+    op: Any
+
+    def __call__(self, *args: Any) -> Any:
+        with torch.enable_grad():
+            return self.op(*(arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args))
+
+    def __str__(self) -> str:
+        return str(self.op)
+
+
+_KEEPS_MORE = {"aten::mkldnn_rnn_layer": 3}
+"""Operators of that kind, and the result that they then have."""
+
+
 def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None]) -> list[Node | None]:
+    extra = _KEEPS_MORE.get(target._schema.name)
+    if extra is not None and id(call.results[extra]) in c.needed:
+        target = RecordingCall(target)
     args, kwargs, keywords = split_arguments(c, call)
     attrs: dict[str, Any] = {"target": target, "kwargs": kwargs, "keywords": keywords}
-    if has_effect(target):
+    if has_effect(call.func):
         attrs["effect"] = True
     if isinstance(call.result, torch.Tensor) and types[0] is not None:
         return [c.builder.add("extern", args, types[0], **attrs)]

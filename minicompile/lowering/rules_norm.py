@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Node
-from ..ir.types import dtype_kind
+from ..ir.types import TensorType, contiguous_strides, dtype_kind
 from .errors import NotConvertible
 from .rules import rule
 from .rules_reduction import mean_of, variance_of
@@ -66,6 +66,12 @@ def group_norm(
     return _results(c, _scale_shift(c, normal, weight, bias, per_channel), *_statistics(c, mean, rstd))
 
 
+def _is_channels_last(type: TensorType) -> bool:
+    """Whether the channels, the second dimension, are innermost, and all others in order."""
+    order = (0, *range(2, type.rank), 1)
+    return type.like(shape=tuple(type.shape[d] for d in order), strides=tuple(type.strides[d] for d in order)).is_contiguous
+
+
 @rule("_native_batch_norm_legit_no_training.default")
 def batch_norm(
     c: Any, x: Node, weight: Any, bias: Any, mean: Node, variance: Node, momentum: float, eps: float
@@ -74,6 +80,8 @@ def batch_norm(
     _float_only(x)
     if c.is_used(1) or c.is_used(2):
         raise NotConvertible("the saved statistics of a batch norm in inference")
+    if not _is_channels_last(c.out):
+        c.lies_by(contiguous_strides(c.out.shape))  # eager's; fake tensors keep x's strides
     wide = c.upcast(x)
     shape = (x.tensor.shape[1],) + (1,) * (x.tensor.rank - 2)
     mean, variance = c.promote(wide.tensor.dtype, mean, variance)

@@ -13,7 +13,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.types import dtype_kind
-from .emit import opmath
+from .emit import opmath, scalar_as
 from .errors import NotConvertible
 from .rules import rule
 
@@ -27,8 +27,25 @@ def _register_unary() -> None:
         rule(name)(_same_dtype_row(name))
 
 
+EXACT = frozenset("sqrt reciprocal neg abs relu bitwise_not".split())
+"""Those whose result has one right rounding, or none."""
+
+
 def _same_dtype_row(name: str) -> Any:
-    return lambda c, x: c.pointwise(name, c.cast(x, c.out.dtype))
+    def convert(c: Any, x: Node) -> Node:
+        if name not in EXACT:
+            _floats_only(c, x)
+        return c.pointwise(name, c.cast(x, c.out.dtype))
+
+    return convert
+
+
+def _floats_only(c: Any, *args: Any) -> None:
+    """Of integers eager computes exp, sin, …: users compare such results for equality, so ATen's last bit is kept."""
+    if dtype_kind(c.out.dtype) == "f" and not any(
+        isinstance(arg, Node) and dtype_kind(arg.tensor.dtype) == "f" for arg in args
+    ):
+        raise NotConvertible("a transcendental function of integers")
 
 
 _register_unary()
@@ -50,6 +67,27 @@ _register_rounding()
 @rule("round.default")
 def round_half_even(c: Any, x: Node) -> Node:
     return c.round(x) if dtype_kind(c.out.dtype) == "f" else x
+
+
+@rule("round.decimals")
+def round_decimals(c: Any, x: Node, decimals: int) -> Node:
+    """Half precision would have to be rounded after each step, as eager does."""
+    if opmath(c.out.dtype) is not c.out.dtype or dtype_kind(c.out.dtype) != "f":
+        raise NotConvertible("decimals of half precision or integers")
+    if decimals == 0:
+        return c.round(x)
+    power = float(10 ** abs(decimals))
+    if decimals < 0:
+        return c.mul(c.round(c.div(x, power)), power)
+    return c.div(c.round(c.mul(x, power)), power)
+
+
+@rule("signbit", "prims::signbit")
+def signbit(c: Any, x: Node) -> Node:
+    kind = dtype_kind(x.tensor.dtype)
+    if kind == "b":
+        return c.full(False, c.out)
+    return c.lt(c.copysign(1.0, x) if kind == "f" else x, 0)
 
 
 @rule("frac")
@@ -82,6 +120,8 @@ def _scaled(c: Any, value: Any, alpha: Any) -> Any:
 def _in_opmath(c: Any, function: Any, *args: Any) -> Node:
     """Several steps that eager rounds once: in float32 for half precision, then back."""
     dtype = c.out.dtype
+    if opmath(dtype) is not dtype:
+        args = tuple(arg if isinstance(arg, Node) else scalar_as(arg, dtype, rounded=True) for arg in args)
     return c.cast(function(*c.promote(opmath(dtype), *args)), dtype)
 
 
@@ -150,7 +190,7 @@ rule("fmod.Tensor", "fmod.Scalar")(_modulo("fmod"))
 
 
 def _register_binary() -> None:
-    rows = {"maximum": "maximum", "minimum": "minimum", "atan2": "atan2", "copysign.Tensor": "copysign",
+    rows = {"maximum": "maximum", "minimum": "minimum", "copysign.Tensor": "copysign",
             "copysign.Scalar": "copysign", "bitwise_and.Tensor": "bitwise_and", "bitwise_and.Scalar": "bitwise_and",
             "bitwise_or.Tensor": "bitwise_or", "bitwise_or.Scalar": "bitwise_or",
             "bitwise_xor.Tensor": "bitwise_xor", "bitwise_xor.Scalar": "bitwise_xor"}
@@ -159,6 +199,29 @@ def _register_binary() -> None:
 
 
 _register_binary()
+
+
+def _ignoring_nan(name: str) -> Any:
+    """NaN only where both are."""
+
+    def convert(c: Any, x: Node, y: Node) -> Node:
+        x, y = c.promote(c.out.dtype, x, y)
+        best = c.pointwise(name, x, y)
+        if dtype_kind(c.out.dtype) != "f":
+            return best
+        return c.where(c.isnan(x), y, c.where(c.isnan(y), x, best))
+
+    return convert
+
+
+rule("fmax.default", "prims::fmax")(_ignoring_nan("maximum"))
+rule("fmin.default", "prims::fmin")(_ignoring_nan("minimum"))
+
+
+@rule("atan2.default")
+def atan2(c: Any, x: Node, y: Node) -> Node:
+    _floats_only(c, x, y)
+    return c.atan2(*c.promote(c.out.dtype, x, y))
 
 
 # --- powers ---------------------------------------------------------------------------------------------------------
@@ -177,7 +240,7 @@ def power(c: Any, x: Node, exponent: Any) -> Node:
         return x
     if kind == "i" and exponent < 0:
         raise NotConvertible("eager raises for negative integer powers")
-    return c.cast(_float_power(c, c.upcast(x), exponent), c.out.dtype)
+    return c.cast(_float_power(c, c.upcast(x), scalar_as(exponent, c.out.dtype, rounded=True)), c.out.dtype)
 
 
 def _float_power(c: Any, x: Node, exponent: float) -> Node:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..ir.graph import Node
 from ..ir.symbols import dims_product, is_static
 from ..ir.types import dtype_kind
@@ -83,22 +85,6 @@ def min_(c: Any, x: Node) -> Node:
     return _extremum(c, "amin", x, None, False)
 
 
-@rule("max.dim")
-def max_dim(c: Any, x: Node, dim: int, keepdim: bool = False) -> list[Node | None]:
-    return _with_indices(c, "amax", x, dim, keepdim)
-
-
-@rule("min.dim")
-def min_dim(c: Any, x: Node, dim: int, keepdim: bool = False) -> list[Node | None]:
-    return _with_indices(c, "amin", x, dim, keepdim)
-
-
-def _with_indices(c: Any, op: str, x: Node, dim: int, keepdim: bool) -> list[Node | None]:
-    if c.is_used(1):
-        raise NotConvertible("the indices are used")
-    return [_extremum(c, op, x, dim, keepdim), None]
-
-
 @rule("any.default", "any.dim", "any.dims")
 def any_(c: Any, x: Node, dim: Any = None, keepdim: bool = False) -> Node:
     dims = dims_of(x, dim)
@@ -158,9 +144,16 @@ def std_mean(c: Any, x: Node, dim: Any = None, correction: Any = None, keepdim: 
 # --- exponentials over a row ----------------------------------------------------------------------------------------
 
 
+def _fast_here(c: Any) -> None:
+    """ATen's own kernels have vectorised exponentials for doubles, which the C library that ours call has not."""
+    if c.out.dtype is torch.float64 and c.out.device.type == "cpu":
+        raise NotConvertible("exponentials of doubles")
+
+
 @rule("_softmax.default")
 def softmax(c: Any, x: Node, dim: int, half_to_float: Any = False) -> Node:
     """A row of -inf, or one that holds +inf or NaN, is all NaN, as in eager."""
+    _fast_here(c)
     dims = dims_of(x, dim)
     x = c.upcast(c.cast(x, c.out.dtype))
     powers = c.exp(c.sub(x, c.reduce("amax", x, dims)))
@@ -177,6 +170,7 @@ def safe_softmax(c: Any, x: Node, dim: int, dtype: Any = None) -> Node:
 
 @rule("_log_softmax.default")
 def log_softmax(c: Any, x: Node, dim: int, half_to_float: bool = False) -> Node:
+    _fast_here(c)
     dims = dims_of(x, dim)
     x = c.upcast(c.cast(x, c.out.dtype))
     shifted = c.sub(x, c.reduce("amax", x, dims))
@@ -186,6 +180,8 @@ def log_softmax(c: Any, x: Node, dim: int, half_to_float: bool = False) -> Node:
 @rule("logsumexp.default")
 def logsumexp(c: Any, x: Node, dim: Any, keepdim: bool = False) -> Node:
     dims = dims_of(x, dim)
+    if dtype_kind(x.tensor.dtype) != "f" or any(x.tensor.shape[d] == 0 for d in dims):
+        raise NotConvertible("exponentials of integers, or of nothing")
     x = c.upcast(c.cast(x, c.out.dtype))
     largest = c.reduce("amax", x, dims)
     largest = c.where(c.isinf(largest), 0, largest)  # inf - inf would be NaN

@@ -1,6 +1,7 @@
 """Rules for views: all of ATen's reduce to reshape, permute, expand and slice.
 
-Views into storage (as_strided, diagonal, unfold, dtype views) have no rule: they become extern calls that copy.
+Views into storage (as_strided, dtype views) have no rule: they become extern calls that copy; diagonal and unfold are
+in rules_index.py.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Node
-from ..ir.symbols import is_static, same_dim
-from .emit import same_shape
+from ..ir.symbols import is_static
 from .errors import NotConvertible
 from .rules import rule
 
@@ -64,7 +64,7 @@ def normal_index(index: Any, size: Any) -> Any:
     return index + size if is_static(index) and index < 0 else index
 
 
-def _start(start: Any, size: Any) -> Any:
+def slice_start(start: Any, size: Any) -> Any:
     """A slice's start, counted from the front and not past the end, where that can be told."""
     start = normal_index(0 if start is None else start, size)
     return max(0, min(int(start), int(size))) if is_static(start) and is_static(size) else start
@@ -73,7 +73,7 @@ def _start(start: Any, size: Any) -> Any:
 @rule("slice.Tensor")
 def slice_(c: Any, x: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Node:
     dim %= x.tensor.rank
-    return c.slice(x, dim, _start(start, x.tensor.shape[dim]), c.out.shape[dim], step)
+    return c.slice(x, dim, slice_start(start, x.tensor.shape[dim]), c.out.shape[dim], step)
 
 
 @rule("narrow.default")
@@ -118,27 +118,10 @@ def select_scatter(c: Any, x: Node, source: Node, dim: int, index: Any) -> Node:
     return c.where(c.eq(_positions(c, x, dim), index), source, x)
 
 
-@rule("slice_scatter.default")
-def slice_scatter(
-    c: Any, x: Node, source: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Node:
-    """Only where the slice is everything, or one element wide; other sources would need a gather."""
-    dim %= x.tensor.rank
-    size, length = x.tensor.shape[dim], source.tensor.shape[dim]
-    source = c.cast(source, c.out.dtype)
-    if same_shape(source.tensor.shape, x.tensor.shape):
-        return source
-    if not same_dim(length, 1):
-        raise NotConvertible("a slice between its ends")
-    return c.where(c.eq(_positions(c, x, dim), _start(start, size)), source, x)
-
-
 def _positions(c: Any, x: Node, dim: int) -> Node:
     """The index along `dim`, in a shape that broadcasts against x."""
     shape = tuple(size if i == dim else 1 for i, size in enumerate(x.tensor.shape))
     return c.iota(dim, x.tensor.like(shape=shape))
-
-
 
 
 @rule("tril.default")
@@ -157,5 +140,3 @@ def _triangle(c: Any, comparison: str, x: Node, diagonal: Any) -> Node:
     row, column = _positions(c, x, rank - 2), _positions(c, x, rank - 1)
     keep = c.pointwise(comparison, c.sub(column, row), diagonal)
     return c.where(keep, x, c.full(0, x.tensor.like(shape=())))
-
-

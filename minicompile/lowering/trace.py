@@ -98,6 +98,8 @@ class _Recorder(TorchDispatchMode):
     Raises _HiddenWrite for a call that writes unseen, or LoweringError if the trace must not be tried again.
     """
 
+    sets_grad_mode = False  # values do not depend on it, and writing to a leaf would be refused
+
     def __init__(self, trace: Trace, may_retry: bool = False) -> None:
         super().__init__()
         self.trace = trace
@@ -239,7 +241,7 @@ def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: 
         elif node.op == "output":
             result = _fill(node.args[0], env)
             return list(result) if isinstance(result, (tuple, list)) else [result]
-        else:
+        elif node.target is not torch._C._set_grad_enabled or recorder.sets_grad_mode:
             env[node] = _evaluate(node, _fill(node.args, env), _fill(node.kwargs, env))
     raise LoweringError("the FX graph has no output node")
 
@@ -267,8 +269,6 @@ def _evaluate(node: Any, args: Any, kwargs: Any) -> Any:
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
         raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
-    if node.target is torch._C._set_grad_enabled:
-        return None  # values do not depend on it, and writing to a leaf would be refused
     return node.target(*args, **kwargs)
 
 

@@ -11,6 +11,7 @@ import pytest
 import sympy
 import torch
 
+from minicompile import passes
 from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.prepare import Views, prepare, storage_strides
@@ -20,6 +21,8 @@ from minicompile.ir.ops import POINTWISE, VIEWS
 from minicompile.ir.reference import bind_sizes, run, shape_of
 from minicompile.ir.types import dtype_kind
 
+from ..lowering.support import lowered
+from ..lowering.test_index_rules import ONE_TENSOR, grid
 from .build import B, entropy, gelu, layer_norm, softmax
 from .random_graphs import random_graph
 
@@ -130,6 +133,23 @@ def test_every_row_that_needs_no_libdevice(dtype: torch.dtype) -> None:
         arguments = nodes[: row.arity] if row.name != "where" else [nodes[2], nodes[0], nodes[1]]
         outputs.append(getattr(b, row.name)(*arguments))
     check(b.finish(*outputs), x, y, x > x.flip(0), tolerance=1e-4)
+
+
+INDEXED = ("cat", "stack", "pad", "flip", "roll", "unfold", "diagonal", "index", "two indices", "gather", "embedding",
+           "slice_scatter", "slice_scatter by steps", "argmax", "avg_pool", "max_pool places")
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_masked_and_indirect_loads(name: str) -> None:
+    x = grid(4, 6)
+    check(without_views(passes.run(lowered(ONE_TENSOR[name], x))), x)
+
+
+@pytest.mark.parametrize("length", [6, 5000, 9000])
+def test_scans(length: int) -> None:
+    x = torch.randn(3, length) / length**0.5
+    check(lowered(lambda x: x.cumsum(1) * 2, x), x, tolerance=1e-4)
+    check(lowered(lambda x: (x > 0).cumsum(1), x), x)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -46,7 +46,7 @@ BROKEN = {
     "expand": (("expand", [t(2, 3)], t(4, 3)), {}, "widens size 1 only"),
     "expand rank": (("expand", [t(3)], t(4, 3)), {}, "keeps the rank"),
     "slice": (("slice", [t(5)], t(3)), {"dim": 0, "start": 1, "step": 2}, "stays inside"),
-    "slice step": (("slice", [t(5)], t(3)), {"dim": 0, "start": 0, "step": 0}, "positive step"),
+    "slice step": (("slice", [t(5)], t(3)), {"dim": 0, "start": 0, "step": 0}, "a step"),
     "view dtype": (("reshape", [t(4)], t(2, 2, dtype=I64)), {}, "a view keeps the dtype"),
     "iota": (("iota", [], t(3)), {"dim": 0}, "iota is int64"),
     "iota dim": (("iota", [], t(3, dtype=I64)), {"dim": 1}, "in range"),

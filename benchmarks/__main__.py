@@ -1,0 +1,84 @@
+"""`python -m benchmarks`: measure the suite, print the table, write JSON and SVG.
+
+    python -m benchmarks [--only NAME] [--quick] [--threads N] [--no-inductor] [--warm] [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 1 if a row could not be compiled."""
+    args = _parser().parse_args(argv)
+    with tempfile.TemporaryDirectory() as caches:
+        # Empty caches for both: the first calls are measured too.
+        os.environ["MINICOMPILE_CACHE_DIR"] = f"{caches}/minicompile"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{caches}/inductor"
+        return _run(args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="minicompile beside eager and torch.compile")
+    parser.add_argument("--only", metavar="REGEX", help="rows whose name matches")
+    parser.add_argument("--quick", action="store_true", help="a few rows, few rounds")
+    parser.add_argument("--threads", type=int, help="torch's threads (default: as torch chooses)")
+    parser.add_argument("--rounds", type=int, help="how often each candidate takes its turn")
+    parser.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--warm", action="store_true", help="first results of new processes with warm caches, instead")
+    parser.add_argument("--out", type=Path, default=Path("bench-output"), help="where bench.json and bench.svg go")
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    import torch
+    from rich.console import Console
+
+    from .measure import measure
+    from .report import table, verdict, write_json, write_svg
+    from .suite import QUICK, SUITE
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    rows = [SUITE[name] for name in QUICK] if args.quick else list(SUITE.values())
+    rows = [row for row in rows if not args.only or re.search(args.only, row.name)]
+    if args.warm:
+        from .warm import report_warm
+
+        return report_warm(rows, console)
+    rounds = args.rounds or (7 if args.quick else 15)
+    _warm_up(not args.no_inductor)
+    results = []
+    for row in rows:
+        console.print(f"[dim]{row.name}[/]", end="\r")
+        results.append(measure(row, inductor=not args.no_inductor, rounds=rounds))
+    console.print(table(results))
+    for line in verdict(results):
+        console.print(line, markup=False, highlight=False)
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_json(results, args.out / "bench.json")
+    write_svg(results, args.out / "bench.svg")
+    return int(any(result.problems for result in results))
+
+
+def _warm_up(inductor: bool) -> None:
+    """The first compilation of a process pays for imports; `--warm` measures those."""
+    import torch
+
+    import minicompile
+
+    with torch.no_grad():
+        minicompile.compile(lambda x: x * 2 + 1)(torch.ones(5))
+        if inductor:
+            torch.compile(lambda x: x * 2 + 1)(torch.ones(5))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What was measured, for people and for programs: a rich table, JSON, an SVG plot, and a verdict in words.
+
+In: `Result`s. Out: text and files.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from minicompile.inspect.timing import format_seconds
+from minicompile.runtime.cpu import simd_name
+
+from .measure import BOUND, EAGER, INDUCTOR, OURS, Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLOURS = {EAGER: "#9aa5b1", INDUCTOR: "#e8a33d", OURS: "#2f7ed8"}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers belong to."""
+    model = platform.processor()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return {"cpu": model, "simd": simd_name(), "threads": torch.get_num_threads(), "torch": torch.__version__}
+
+
+def table(results: Sequence[Result]) -> Table:
+    """One line a row: times with spread, ratios, first calls."""
+    from rich.table import Table
+
+    about = ", ".join(f"{key} {value}" for key, value in machine().items())
+    shown = Table(title=f"minicompile bench: {about}", title_justify="left")
+    shown.add_column("row")
+    heads = (EAGER, INDUCTOR, OURS, "× eager", "× torch.compile", "/ bound", "first", "first, of t.c.'s", "error, of eager's", "kernels")
+    for head in heads:
+        shown.add_column(head, justify="right")
+    for result in results:
+        shown.add_row(*_cells(result))
+    return shown
+
+
+def _cells(result: Result) -> list[str]:
+    times = [str(result.times.get(name, "")) for name in (EAGER, INDUCTOR, OURS)]
+    ratios = [_ratio(result.speedup(EAGER), 1.0), _ratio(result.speedup(INDUCTOR), 1.0)]
+    over = to_bound(result)
+    first = result.first
+    latency = first[OURS] / first[INDUCTOR] if OURS in first and INDUCTOR in first else None
+    cells = [result.name, *times, *ratios, _ratio(over, 1.15, below=True)]
+    cells += [format_seconds(first[OURS]) if OURS in first else "failed", _ratio(latency, 0.2, below=True)]
+    return [*cells, _ratio(error_ratio(result), 2.0, below=True), str(result.kernels)]
+
+
+def to_bound(result: Result) -> float | None:
+    """minicompile's time as a multiple of the bandwidth bound."""
+    speedup = result.speedup(BOUND)
+    return None if speedup is None else 1 / speedup
+
+
+def error_ratio(result: Result) -> float | None:
+    """minicompile's largest error over eager's."""
+    if OURS not in result.errors:
+        return None
+    ours, eager = result.errors[OURS], result.errors[EAGER]
+    return 1.0 if ours == eager else ours / max(eager, 1e-300)
+
+
+def _ratio(value: float | None, limit: float, below: bool = False) -> str:
+    if value is None:
+        return ""
+    good = value <= limit if below else value >= limit
+    return f"[{'green' if good else 'red'}]{value:.2f}[/]"
+
+
+def geometric_mean(values: Iterable[float | None]) -> float:
+    found = [value for value in values if value is not None]
+    return statistics.geometric_mean(found) if found else float("nan")
+
+
+def verdict(results: Sequence[Result]) -> list[str]:
+    """The promises, each with what was seen."""
+    kernels = [r for r in results if r.kind == "kernel"]
+    lines = []
+    for over in (EAGER, INDUCTOR):
+        for kind, rows in (("kernel rows", kernels), ("models", [r for r in results if r.kind == "model"])):
+            ratios = {r.name: s for r in rows if (s := r.speedup(over)) is not None}
+            if ratios:
+                slow = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio < 1]
+                lines.append(f"{kind} × {over}: geometric mean {geometric_mean(ratios.values()):.2f}, "
+                             f"below 1: {', '.join(slow) or 'none'}")  # fmt: skip
+    far = [f"{r.name} {over:.2f}" for r in kernels if (over := to_bound(r)) is not None and over > 1.15]
+    lines.append(f"over 1.15 of the bandwidth bound: {', '.join(far) or 'none'}")
+    lines += [f"{r.name}: {_share(r, EAGER)} of eager's time, {_share(r, INDUCTOR)} of torch.compile's"
+              for r in results if r.kind == "call"]  # fmt: skip
+    firsts = [r.first[OURS] / r.first[INDUCTOR] for r in results if {OURS, INDUCTOR} <= r.first.keys()]
+    if firsts:
+        lines.append(f"first call, empty cache: {geometric_mean(firsts):.2f} of torch.compile's (geometric mean)")
+    return lines + [f"{r.name}: {problem}" for r in results for problem in r.problems]
+
+
+def _share(result: Result, of: str) -> str:
+    speedup = result.speedup(of)
+    return "?" if speedup is None else f"{1 / speedup:.2f}"
+
+
+def write_json(results: Sequence[Result], path: Path) -> None:
+    path.write_text(json.dumps({"machine": machine(), "rows": [r.as_dict() for r in results]}, indent=1) + "\n")
+
+
+def write_svg(results: Sequence[Result], path: Path) -> None:
+    """Speed relative to eager, one group of bars a row; longer is faster."""
+    bar, gap, left, width = 9, 10, 230, 620
+    rows = [r for r in results if EAGER in r.times]
+    names = [name for name in COLOURS if any(name in r.times for r in rows)]
+    speeds = [r.times[EAGER].median / r.times[name].median for r in rows for name in names if name in r.times]
+    scale = width / max([1.0, *(min(s, 8.0) for s in speeds)])
+    lines, y = [], 40
+    for result in rows:
+        lines.append(f'<text x="{left - 8}" y="{y + bar * 2}" text-anchor="end">{escape(result.name)}</text>')
+        for name in (n for n in names if n in result.times):
+            speed = result.times[EAGER].median / result.times[name].median
+            lines.append(f'<rect x="{left}" y="{y}" width="{min(speed, 8.0) * scale:.1f}" height="{bar - 1}" fill="{COLOURS[name]}"/>'
+                         f'<text x="{left + min(speed, 8.0) * scale + 4:.1f}" y="{y + bar - 1}" font-size="8">{speed:.2f}</text>')  # fmt: skip
+            y += bar
+        y += gap
+    legend = "".join(f'<rect x="{left + 120 * i}" y="12" width="10" height="10" fill="{COLOURS[n]}"/>'
+                     f'<text x="{left + 120 * i + 14}" y="21">{n}</text>' for i, n in enumerate(names))  # fmt: skip
+    one = f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="32" y2="{y}" stroke="#444" stroke-dasharray="3 3"/>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{y + 20}" font-family="sans-serif" font-size="11">'
+    path.write_text("\n".join([head, f"<title>Speed, eager = 1</title>{legend}{one}", *lines, "</svg>"]) + "\n")

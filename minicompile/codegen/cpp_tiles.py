@@ -1,0 +1,104 @@
+"""Tile kernels in C++: pointwise work that reads some tensors along another axis than it writes (x + y.T).
+
+In: a pointwise `Kernel` and the axis along which such *transposed* loads are contiguous. Out: its C++ function.
+
+Rows and that axis are cut into tiles. What is read transposed is first copied, as it lies, into a small buffer that
+holds the tile in the order of writing; then the tile is computed row by row, vectorised. Each cache line is thus
+fetched once. Walking rows alone would fetch it once for every element in it."""
+
+from __future__ import annotations
+
+from ..ir.symbols import dim_text
+from .cpp_rows import GRAIN, RowPrinter
+from .cpp_text import CPP_TYPES
+from .kernel_ir import Axis, Kernel, Value
+
+ACROSS = 128
+"""Rows of a tile: a cache line of floats."""
+
+ALONG = 32
+"""Elements of a row in a tile; as many pages may be touched, and as many lines must stay in L1."""
+
+
+def is_transposed(value: Value, inner: Axis, across: Axis) -> bool:
+    """Whether this load lies along `across` in memory, and not along the innermost axis."""
+    if value.op != "load" or value.attrs.get("strides") or value.attrs.get("masked"):
+        return False
+    index = value.attrs["index"]
+    return index.coefficient(inner.name) not in (0, 1) and index.coefficient(across.name) == 1
+
+
+def transposed_axis(kernel: Kernel) -> Axis | None:
+    """The axis for which tiles pay, or None: the work is small, or nothing is read transposed."""
+    parallel = kernel.of_kind("parallel")
+    if kernel.is_reduction or len(parallel) < 2 or kernel.hint("parallel") <= GRAIN:
+        return None
+    *others, inner = parallel
+
+    def gain(axis: Axis) -> int:
+        return sum(is_transposed(value, inner, axis) for value in kernel.body)
+
+    best = max(others, key=gain)
+    return best if gain(best) and min(best.hint, inner.hint) >= 8 else None
+
+
+class TilePrinter(RowPrinter):
+    """See the module's docstring."""
+
+    def __init__(self, kernel: Kernel, across: Axis) -> None:
+        self.across = across
+        super().__init__(kernel)
+        self.outer = tuple(axis for axis in self.outer if axis is not across)
+        self.along = self.inner[0]
+        self.tiles = [value for value in kernel.body if is_transposed(value, self.along, across)]
+
+    def body(self) -> None:
+        self._pragma("parallel for", len(self.outer) + 2)
+        for axis in self.outer:
+            self.out.open(self._for(axis))
+        self._open_tile(self.across, ACROSS)
+        self._open_tile(self.along, ALONG)
+        for axis, step in ((self.across, ACROSS), (self.along, ALONG)):
+            size, first = dim_text(axis.size, "cpp"), f"{axis.name}_first"
+            self.out.add(f"const int64_t {axis.name}_end = {first} + {step} < {size} ? {first} + {step} : {size};")
+        for value in self.tiles:
+            self._copy(value)
+        self._compute()
+        for _ in range(len(self.outer) + 2):
+            self.out.close()
+
+    def _open_tile(self, axis: Axis, step: int) -> None:
+        first = f"{axis.name}_first"
+        self.out.open(f"for (int64_t {first} = 0; {first} < {dim_text(axis.size, 'cpp')}; {first} += {step})")
+
+    def _within(self, axis: Axis) -> str:
+        return f"for (int64_t {axis.name} = {axis.name}_first; {axis.name} < {axis.name}_end; ++{axis.name})"
+
+    def _copy(self, value: Value) -> None:
+        """Read a tile as it lies: lanes along `across`."""
+        self.out.add(f"alignas(64) {CPP_TYPES[value.dtype]} {self._tile(value)}[{ACROSS * ALONG}];")
+        self.out.open(self._within(self.along))
+        self.out.open(self._within(self.across))
+        self.out.add(f"{self._place(value)} = {super()._statement(value, 0).partition('= ')[2]}")
+        self.out.close()
+        self.out.close()
+
+    def _compute(self) -> None:
+        loop = [value for values in self.stages.loops for value in values]
+        self.out.open(self._within(self.across))
+        self._rows(0)
+        self._runs(self.along, f"{self.along.name}_first", f"{self.along.name}_end", 0, loop, ())
+        self._rows(1)
+        self.out.close()
+
+    def _tile(self, value: Value) -> str:
+        return f"tile_{self.names[value]}"
+
+    def _place(self, value: Value) -> str:
+        a, b = self.across.name, self.along.name
+        return f"{self._tile(value)}[({a} - {a}_first) * {ALONG} + {b} - {b}_first]"
+
+    def _statement(self, value: Value, k: int) -> str:
+        if value in self.tiles:
+            return f"const {CPP_TYPES[value.dtype]} {self.names[value]} = {self._place(value)};"
+        return super()._statement(value, k)

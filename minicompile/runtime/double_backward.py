@@ -1,0 +1,103 @@
+"""Backward of a backward: under `create_graph=True` the captured graph runs again, in eager.
+
+In: the captured graph and the inputs of a call. Out: gradients that autograd can differentiate.
+
+It needs the inputs of the call. Those that are saved for backward anyway come from there; of the others only weak
+references are kept, so that they live no longer than they would have without. Where this cannot be right (the graph
+mutates its inputs or draws random numbers), a clear error says so.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..ir.call_plan import CallPlan, Own
+from ..ir.graph import Graph
+
+
+@dataclass
+class DoubleBackward:
+    """What a call keeps, and how its gradients are computed a second time.
+
+    Attributes:
+        forward: the captured graph.
+        tangents: numbers of the differentiable results.
+        places: number of an input → its place among the saved tensors.
+        grad_mode: the grad mode in which calls come.
+        why_not: why this graph cannot run again, or None.
+    """
+
+    forward: Callable[..., Sequence[Any]]
+    plan: CallPlan
+    tangents: tuple[int, ...]
+    places: Mapping[int, int]
+    grad_mode: bool
+    why_not: str | None
+
+    def remember(self, args: Sequence[Any]) -> list[Any]:
+        """Of each input: None if it is saved, a weak reference and its version for a tensor, else the value."""
+        if self.why_not is not None:
+            return []
+        return [None if i in self.places else _weak(arg) for i, arg in enumerate(args)]
+
+    def run(self, remembered: Sequence[Any], saved: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+        """One gradient, or None, for each input. Raises RuntimeError that names the way out."""
+        if self.why_not is not None:
+            raise RuntimeError(explained(self.why_not))
+        args = [saved[self.places[i]] if i in self.places else _strong(kept) for i, kept in enumerate(remembered)]
+        with torch.set_grad_enabled(self.grad_mode):
+            outputs = self.forward(*args)
+        by_number = {out.result: value for out, value in zip(self.plan.outputs, outputs, strict=True)
+                     if isinstance(out, Own)}  # fmt: skip
+        pairs = [(by_number[i], t) for i, t in zip(self.tangents, tangents, strict=True) if t is not None]
+        gradients: list[Any] = [None] * len(args)
+        wanted = [i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor) and arg.requires_grad]
+        if pairs and wanted:
+            results, given = zip(*pairs, strict=True)
+            with torch.enable_grad():
+                found = torch.autograd.grad(results, [args[i] for i in wanted], given, create_graph=True,
+                                            allow_unused=True)  # fmt: skip
+            for i, gradient in zip(wanted, found, strict=True):
+                gradients[i] = gradient
+        return tuple(gradients)
+
+
+def why_not(graph: Graph, plan: CallPlan, tangents: Sequence[int]) -> str | None:
+    """Why running the captured graph again would not give the same, or None."""
+    if plan.writes or graph.writes:
+        return "it mutates its inputs"
+    if any(node.attrs.get("effect") for node in graph.nodes):
+        return "it draws random numbers"
+    if not {out.result for out in plan.outputs if isinstance(out, Own)} >= set(tangents):
+        return "its results share memory with one another"
+    return None
+
+
+def explained(reason: str) -> str:
+    """The message for a user."""
+    return (
+        "minicompile cannot differentiate this compiled graph twice (create_graph=True, a gradient of a gradient): "
+        f"{reason}. Keep the function out of compilation with minicompile.disable, or compile it with "
+        "backend='eager', whose graphs autograd can differentiate any number of times."
+    )
+
+
+def _weak(arg: Any) -> Any:
+    return (weakref.ref(arg), arg._version) if isinstance(arg, torch.Tensor) else arg
+
+
+def _strong(kept: Any) -> Any:
+    if not isinstance(kept, tuple):
+        return kept
+    reference, version = kept
+    tensor = reference()
+    if tensor is None:
+        raise RuntimeError(explained("one of its inputs no longer exists"))
+    if tensor._version != version:
+        raise RuntimeError(explained("one of its inputs has been modified in place since"))
+    return tensor

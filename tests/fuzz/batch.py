@@ -1,0 +1,71 @@
+"""Many programs in one C++ translation unit: the compiler's start is what a small program costs most.
+
+In: IR graphs. Out: their compiled graphs, once `build` has run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from minicompile.codegen import compile_ir, cpp_build
+from minicompile.codegen.compiled import CompiledGraph
+from minicompile.codegen.cpp import print_cpp, translation_unit
+from minicompile.codegen.kernel_ir import Kernel
+from minicompile.ir.graph import Graph
+from minicompile.runtime import openmp
+from minicompile.runtime.compiler import compiler
+from minicompile.runtime.launch import load_kernel
+
+
+class Slot:
+    """A kernel that is not built yet."""
+
+    call: Callable[..., None]
+
+    def __call__(self, *args: Any) -> None:
+        self.call(*args)
+
+
+class Batch:
+    """Graphs whose kernels are built together, with little optimisation but with the loops vectorised."""
+
+    def __init__(self) -> None:
+        self.kernels: list[Kernel] = []
+        self.slots: list[Slot] = []
+
+    def add(self, graph: Graph) -> CompiledGraph:
+        """Everything but the native build; half types are rounded as in eager."""
+        with mock.patch.object(cpp_build, "build", self._defer):
+            return compile_ir(graph, backend="cpp", options={"exact_rounding": True})
+
+    def _defer(self, kernels: Sequence[Kernel], seconds: dict[str, float]) -> tuple[str, list[str], list[Any]]:
+        first = len(self.kernels)
+        self.kernels += [replace(kernel, name=f"k{first + i}_{kernel.name}") for i, kernel in enumerate(kernels)]
+        slots = [Slot() for _ in kernels]
+        self.slots += slots
+        return "", ["" for _ in kernels], slots
+
+    def build(self) -> None:
+        if not self.kernels:
+            return
+        folder = Path(tempfile.mkdtemp(prefix="minicompile-fuzz-"))
+        source, library = folder / "batch.cpp", folder / "batch.so"
+        source.write_text(translation_unit(print_cpp(kernel) for kernel in self.kernels))
+        found = compiler()
+        assert found is not None
+        flags = ["-O1" if flag == "-O3" else flag for flag in found.flags()]
+        runtime = [str(path) for path in [openmp.torch_runtime()] if path is not None]
+        command = [*found.command, *flags, str(source), "-x", "none", "-Wl,--as-needed", *runtime, "-o", str(library)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr[:4000]
+        for kernel, slot in zip(self.kernels, self.slots, strict=True):
+            slot.call = load_kernel(library, kernel.name, len(kernel.buffers), len(kernel.symbols))
+        source.unlink()
+        library.unlink()  # it stays loaded
+        folder.rmdir()
