@@ -20,7 +20,9 @@ from .pipeline import EagerGraph, compile_graph, compile_training, needs_autogra
 Backend = Callable[..., Callable[..., Any]]
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-OPTIONS: dict[str, type] = {"exact_rounding": bool}
+OPTIONS: dict[str, type] = {"exact_rounding": bool, "activation_memory_budget": float}
+"""Name → type. activation_memory_budget: the part, from 0.0 to 1.0, of what is saved for backward by default that may
+be saved; below 1.0 backward computes more again."""
 OWN_BACKENDS = ("auto", "cpp", "triton", "eager")
 
 _registered: dict[str, Backend] = {}
@@ -54,12 +56,14 @@ def check_mode(mode: str | None) -> None:
 
 
 def check_options(options: dict[str, Any] | None) -> None:
-    """Raises ValueError for an unknown option, TypeError for one of the wrong type."""
+    """Raises ValueError for an unknown option or value, TypeError for one of the wrong type."""
     for key, value in (options or {}).items():
         if key not in OPTIONS:
             raise ValueError(f"unknown option {key!r}; known options: {', '.join(sorted(OPTIONS))}")
         if not isinstance(value, OPTIONS[key]):
             raise TypeError(f"option {key!r} is a {OPTIONS[key].__name__}, got {value!r}")
+        if key == "activation_memory_budget" and not 0 <= value <= 1:
+            raise ValueError(f"option {key!r} is between 0.0 and 1.0, got {value!r}")
 
 
 def resolve(

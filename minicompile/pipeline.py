@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -134,12 +133,12 @@ class _BackwardCompiler:
             graph = without_tangents(graph, range(first, len(graph.inputs)), missing)
         try:
             with _stage("backward", {}):
-                return compile_ir(run_passes(graph), backend=self.target, options=self.options)
+                return compile_ir(run_passes(graph), backend=self.target, options=self.options, boxed=True)
         except (BackendError, CompilerMissing) as error:
             if config.strict:
                 raise
             warnings.warn(f"minicompile: {error}\nThe backward runs one operation at a time.", RuntimeWarning, stacklevel=2)
-            return partial(reference.run, graph)
+            return lambda boxed: reference.run(graph, *boxed)
 
 
 def entry_grad_mode(gm: torch.fx.GraphModule) -> bool:

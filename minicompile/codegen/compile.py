@@ -28,12 +28,15 @@ from .wrapper import Launch, write_wrapper
 BACKENDS = ("auto", "cpp", "triton")
 
 
-def compile_ir(graph: Graph, *, backend: str = "auto", options: Mapping[str, Any] | None = None) -> CompiledGraph:
+def compile_ir(
+    graph: Graph, *, backend: str = "auto", options: Mapping[str, Any] | None = None, boxed: bool = False
+) -> CompiledGraph:
     """Compile a graph.
 
     Args:
         backend: "cpp", "triton", or "auto": C++ for a graph on the CPU, Triton for one on a GPU.
         options: `exact_rounding` (default: `config.exact_rounding`): half types are rounded after every operation.
+        boxed: the result takes one list of the inputs, and empties it: each input can die after its last use.
     Raises:
         ValueError: an unknown back end, or one that cannot run on the graph's device.
         CompilerMissing, CompileError: from the native build.
@@ -54,7 +57,7 @@ def compile_ir(graph: Graph, *, backend: str = "auto", options: Mapping[str, Any
         launches = {
             unit: Launch(low.kernel, low.nodes, call) for (unit, low), call in zip(lowered.items(), calls, strict=True)
         }
-        wrapper = write_wrapper(prepared, plan.units, launches, views)
+        wrapper = write_wrapper(prepared, plan.units, launches, views, boxed)
     return CompiledGraph(
         call=wrapper.call,
         name=graph.name,

@@ -20,6 +20,18 @@ static inline int64_t mc_check_index(int64_t i, int64_t n, int64_t wrap, int *ba
   return 0;
 }
 
+//@ mc_shift_left mc_shift_right
+// By as many bits as there are, or by fewer than 0: nothing is left but the sign, as in eager.
+template <class T> static inline T mc_shift_left(T x, T n) {
+  unsigned char fits = (n >= 0) & (n < (T)(sizeof(T) * 8));
+  return fits ? (T)((uint64_t)x << (fits ? n : 0)) : (T)0;
+}
+template <class T> static inline T mc_shift_right(T x, T n) {
+  T most = (T)(sizeof(T) * 8 - 1);
+  unsigned char fits = (n >= 0) & (n <= most);
+  return fits ? (T)(x >> (fits ? n : 0)) : (T)(x < 0 ? -1 : 0);
+}
+
 //@ mc_bits mc_float mc_double
 static inline uint32_t mc_bits(float x) { uint32_t u; __builtin_memcpy(&u, &x, 4); return u; }
 static inline uint64_t mc_bits(double x) { uint64_t u; __builtin_memcpy(&u, &x, 8); return u; }

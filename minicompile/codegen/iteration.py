@@ -1,6 +1,7 @@
 """Whether, and over which axes, a set of nodes can run as one kernel.
 
-In: the nodes of a fusion group (pointwise ops, casts, reductions, scans, gathers) in order, and which of them must be stored.
+In: the nodes of a fusion group (pointwise ops, casts, reductions, scans, gathers) in order, and which of them must be
+stored.
 Out: `Iteration`: per node the atoms its dimensions are walked with, what it loads, the parallel and the reduce atoms;
 or `Refused`, with the reason that `explain` shows.
 

@@ -92,9 +92,9 @@ class Value:
         dtype: of the register; for `cast` to a half type the register is float32 and `attrs["dtype"]` says what to
             round to.
         attrs: buffer, index (load, store, index); strides, masked (load: element index + Σ args · strides, and 0 where
-            the mask is false); value (const); dim (size; check: the size that the index must stay below); wrap (check: whether
-            negative ones count from the end); kind (reduce,
-            scan: the row's name); block (store: whether every element of a row is written).
+            the mask is false); value (const); dim (size; check: the size that the index must stay below); wrap (check:
+            whether negative ones count from the end); kind (reduce, scan: the row's name); block (store: whether every
+            element of a row is written).
         origin: the user's line.
     """
 

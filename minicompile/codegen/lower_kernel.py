@@ -21,8 +21,8 @@ from ..ir.ops import CREATION, GATHER, POINTWISE, REDUCTIONS, SCANS
 from ..ir.symbols import evaluate, free_symbols
 from ..ir.types import Dim
 from .axes import AxisSpace, Dims
-from .iteration import Iteration, Load
 from .index_math import added, affine_of, folded, scaled
+from .iteration import Iteration, Load
 from .kernel_ir import Affine, Axis, Buffer, Kernel, Value, register_dtype, symbols_of
 from .prepare import storage_strides
 

@@ -132,6 +132,20 @@ def mc_remainder(x, y):
 
 
 @triton.jit
+def mc_shift_left(x, n):
+    x, n = tl.broadcast(x, n)
+    fits = (n >= 0) & (n < x.dtype.primitive_bitwidth)
+    return tl.where(fits, x << tl.where(fits, n, n - n), x - x)
+
+
+@triton.jit
+def mc_shift_right(x, n):
+    x, n = tl.broadcast(x, n)
+    fits = (n >= 0) & (n < x.dtype.primitive_bitwidth)
+    return tl.where(fits, x >> tl.where(fits, n, n - n), tl.where(x < 0, x - x - 1, x - x))
+
+
+@triton.jit
 def mc_trunc_divide(x, y):
     if x.dtype.is_floating():
         result = mc_trunc(mc_div(x, y))

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from ..ir.eager_ops import strided
 from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.ops import CREATION
 from ..ir.symbols import dim_text
@@ -55,9 +56,14 @@ class Wrapper:
     call: Callable[..., tuple[Any, ...]]
 
 
-def write_wrapper(graph: Graph, units: Sequence[Unit], launches: dict[Unit, Launch], views: Views) -> Wrapper:
-    """Write and compile the function. Raises NotImplementedError for a size expression without Python text."""
-    return _Writer(graph, units, launches, views).run()
+def write_wrapper(
+    graph: Graph, units: Sequence[Unit], launches: dict[Unit, Launch], views: Views, boxed: bool = False
+) -> Wrapper:
+    """Write and compile the function. Raises NotImplementedError for a size expression without Python text.
+
+    `boxed`: the function takes one list of the inputs and empties it, so that each input dies after its last use.
+    """
+    return _Writer(graph, units, launches, views, boxed).run()
 
 
 @dataclass
@@ -66,14 +72,19 @@ class _Writer:
     units: Sequence[Unit]
     launches: dict[Unit, Launch]
     views: Views
+    boxed: bool = False
     lines: list[str] = field(default_factory=list)
     names: dict[Node, str] = field(default_factory=dict)  # node → variable that holds its memory
     objects: dict[str, Any] = field(default_factory=dict)
     derived: dict[tuple[Node, Any], str] = field(default_factory=dict)  # views made for extern calls
 
+    def __post_init__(self) -> None:
+        self.read = {arg for node in self.graph.nodes for arg in node.operands()}
+        self.read |= {out.buffer for out in self.graph.outputs if isinstance(out, BufferView)}
+
     def run(self) -> Wrapper:
         arguments = [self._argument(node, i) for i, node in enumerate(self.graph.inputs)]
-        self.lines.append(f"def call({', '.join(arguments)}):")
+        self._head(arguments)
         self._sizes()
         self._constants()
         self._units()
@@ -82,6 +93,14 @@ class _Writer:
         results = [self._output(out, arguments) for out in self.graph.outputs]
         self._line(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return self._compile()
+
+    def _head(self, arguments: list[str]) -> None:
+        if not self.boxed:
+            self.lines.append(f"def call({', '.join(arguments)}):")
+            return
+        self.lines.append("def call(boxed):")
+        self._line(f"[{', '.join(arguments)}] = boxed")
+        self._line("boxed.clear()")
 
     def _compile(self) -> Wrapper:
         source = "\n".join(self.lines) + "\n"
@@ -151,17 +170,21 @@ class _Writer:
     def _reads(self, unit: Unit) -> set[Node]:
         """The nodes whose memory a unit reads."""
         if not unit.is_extern:
-            return {node for node in self.launches[unit].nodes if node not in unit.stored and node.op != "input"}
+            read = {node for node in self.launches[unit].nodes if node not in unit.stored}
+            return {node for node in read if node.op != "input" or self.boxed}
         found = set()
         for arg in unit.members[0].operands():
             if isinstance(arg.type, TensorType):
                 found.add(self.views.base(arg))
-        return {node for node in found if node.op not in ("input", "constant", *CREATION)}
+        lasting = ("constant", *CREATION) if self.boxed else ("input", "constant", *CREATION)
+        return {node for node in found if node.op not in lasting}
 
     def _kept_to_the_end(self) -> set[Node]:
         roots = [out.buffer if isinstance(out, BufferView) else out for out in self.graph.outputs]
         roots += [node for _, node in self.graph.writes]
         kept = {self.views.base(node) for node in roots if isinstance(node, Node) and isinstance(node.type, TensorType)}
+        kept |= {self.graph.inputs[out.input] for out in self.graph.outputs if isinstance(out, InputView)}
+        kept |= {self.graph.inputs[index] for index, _ in self.graph.writes}
         return kept | {node for node in self.graph.nodes if node.op == "constant"}
 
     def _kernel(self, unit: Unit, reuse: dict[Node, Node]) -> None:
@@ -203,10 +226,20 @@ class _Writer:
         parts += [f"{name}={self._value(arg)}" for name, arg in zip(keywords, named, strict=True)]
         self.names[node] = f"res{len(self.names)}"
         self._line(f"{self.names[node]} = {function}({', '.join(parts)})  # {target}")
+        self._laid_out(node)
         for getitem in self.graph.nodes:
             if getitem.op == "getitem" and getitem.args[0] is node:
                 self.names[getitem] = f"res{len(self.names)}"
                 self._line(f"{self.names[getitem]} = {self.names[node]}[{getitem.args[1]}]")
+                self._laid_out(getitem)
+
+    def _laid_out(self, node: Node) -> None:
+        """Fake tensors are now and then wrong about the strides of a result: who reads it here must not trust them.
+        (A result that is only returned is returned as it is.)"""
+        if not isinstance(node.type, TensorType) or node not in self.read:
+            return
+        name, strides = self.names[node], _tuple(node.type.strides)
+        self._line(f"if {name}.stride() != {strides}: {name} = {self._bind('lay_out', strided)}({name}, {strides})")
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -274,8 +307,8 @@ class _Writer:
         return self.derived[key]
 
 
-_RESERVED = ("kernel_", "extern_", "constant_", "value_", "device_", "buf", "res", "view", "out", "empty_")
-_TAKEN = frozenset(("call", "float", "max", "min", *keyword.kwlist))
+_RESERVED = ("kernel_", "extern_", "constant_", "value_", "device_", "buf", "res", "view", "out", "empty_", "lay_out")
+_TAKEN = frozenset(("call", "boxed", "float", "max", "min", *keyword.kwlist))
 
 
 def _tuple(dims: Sequence[Any]) -> str:

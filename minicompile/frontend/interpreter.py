@@ -75,7 +75,7 @@ def run(tr: Tracer, frame: Frame) -> Value:
 def load_handlers() -> None:
     """Import the files that register rules."""
     from . import handlers_calls, handlers_control, handlers_data  # noqa: F401
-    from .values import builtins, contexts, torch_functions  # noqa: F401
+    from .values import builtins, contexts, optimizers, torch_functions  # noqa: F401
 
     builtins._operator_rules()
 

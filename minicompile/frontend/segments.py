@@ -21,6 +21,7 @@ import torch
 from ..errors import VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
+from ..torch_compat import without_saved_tensor_hooks
 from . import hook
 from .breaks import BreakRecord
 from .bytecode import decode
@@ -28,6 +29,7 @@ from .eager_tail import EagerTail
 from .layout import Layout, argument_names, call_like
 from .relevance import may_compute
 from .reports import log_entry
+from .optimizer_steps import step_dispatcher
 from .skip import needs_eager_below, why_not_function
 from .sources import Source
 
@@ -262,7 +264,8 @@ class CompileContext:
     def translating(self) -> Iterator[None]:
         self._thread.translating = True
         try:
-            yield
+            with without_saved_tensor_hooks():
+                yield
         finally:
             self._thread.translating = False
 
@@ -310,7 +313,7 @@ class CompileContext:
             return self.call_uncompiled
         if why_not_function(func) is not None or getattr(func, "__minicompile_disable__", False):
             return None
-        return self.first_segment(func.__code__).dispatch
+        return step_dispatcher(func.__code__, self.first_segment(func.__code__).dispatch)
 
 
 def hook_callback(ctx: Any, func: FunctionType) -> Callable[..., Any] | None:

@@ -27,7 +27,7 @@ _TORCH_INLINED = (
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py",)
-_OPTIMIZER_STEPS = ("_single_tensor_", "_multi_tensor_")
+_OPTIMIZER_STEPS = ("_single_tensor_",)
 """The functions in which torch's optimizers compute; around them is bookkeeping with hooks, hashing and profiling."""
 _OPTIMIZER_HELPERS = ("_get_value", "_to_scalar", "_dispatch_sqrt", "_stack_if_compiling")
 _STANDARD_INLINED = (
@@ -50,6 +50,11 @@ def why_not_inlined(code: CodeType) -> str | None:
     return _why_not(code.co_filename, _TORCH_INLINED, (), _STANDARD_INLINED)
 
 
+def is_optimizer_step(code: CodeType) -> bool:
+    """Whether a function is one in which an optimizer of torch computes."""
+    return _is_in_optimizer(code, _OPTIMIZER_STEPS)
+
+
 def _is_in_optimizer(code: CodeType, names: tuple[str, ...]) -> bool:
     return code.co_qualname.startswith(names) and code.co_filename.startswith(_TORCH + "optim/")
 
@@ -62,7 +67,7 @@ def why_not_compiled(code: CodeType) -> str | None:
         return "it is a generator or a coroutine"
     if not code.co_flags & 0x1:
         return "it is a class body"
-    if _is_in_optimizer(code, _OPTIMIZER_STEPS):
+    if is_optimizer_step(code):
         return None
     return _why_not(code.co_filename, _TORCH_COMPILED, _TORCH_NEVER_COMPILED, ())
 
@@ -109,4 +114,4 @@ def is_torch_file(filename: str) -> bool:
     return filename.startswith(_TORCH)
 
 
-__all__ = ["is_torch_file", "needs_eager_below", "why_not_compiled", "why_not_function", "why_not_inlined"]
+__all__ = ["is_optimizer_step", "is_torch_file", "needs_eager_below", "why_not_compiled", "why_not_function", "why_not_inlined"]

@@ -1,9 +1,9 @@
 """The op table: every operation that kernels know, one row each.
 
 In: nothing.
-Out: `POINTWISE`, `REDUCTIONS`, `SCANS`, `GATHER`, `VIEWS`, `CREATION`: what an op computes (a torch function, for the reference
-interpreter and the tests), and how it is spelled in C++ and in Triton. Adding a scalar op is adding one row here; the
-verifier, both printers, the reference interpreter and the table's own tests pick it up.
+Out: `POINTWISE`, `REDUCTIONS`, `SCANS`, `GATHER`, `VIEWS`, `CREATION`: what an op computes (a torch function, for the
+reference interpreter and the tests), and how it is spelled in C++ and in Triton. Adding a scalar op is adding one row
+here; the verifier, both printers, the reference interpreter and the table's own tests pick it up.
 
 Rules that hold for every pointwise row, and that the verifier checks:
 
@@ -125,6 +125,8 @@ def _rows() -> list[ScalarOp]:
         _binary("bitwise_and", t.bitwise_and, "{0} & {1}", kinds="ib"),
         _binary("bitwise_or", t.bitwise_or, "{0} | {1}", kinds="ib"),
         _binary("bitwise_xor", t.bitwise_xor, "{0} ^ {1}", kinds="ib"),
+        _binary("shift_left", t.bitwise_left_shift, "mc_shift_left({0}, {1})", kinds="i", cost=3),
+        _binary("shift_right", t.bitwise_right_shift, "mc_shift_right({0}, {1})", kinds="i", cost=3),
         ScalarOp("where", 3, t.where, "{0} ? {1} : {2}", "tl.where({0}, {1}, {2})", "fib"),
     ]
 
@@ -205,7 +207,7 @@ in `dims`. Element p of the result is the source's element at p, with p[d] repla
 mask is false it is 0 and nothing is read.
 
 attrs `checked`: "wrap": an index may be negative, and counts from the end then; one out of range is an error, as in
-eager. "strict": a negative one is an error too. "": lowering has made sure that every index that is read is in range."""
+eager. "strict": a negative one is an error too. "": lowering has made sure that every index read is in range."""
 
 CREATION = frozenset({"full", "iota"})
 """Without tensor arguments: full (args: value), iota (attrs: dim; int64 index along that dimension of its shape)."""

@@ -124,7 +124,7 @@ def _slice(node: Node, args: list[Any], sizes: Sizes) -> torch.Tensor:
 
 
 def gather(source: torch.Tensor, indices: Sequence[Any], dims: Sequence[int], masked: bool, checked: str = "") -> Any:
-    """The op `gather` (see ops.py); `indices` holds the mask at its end. Raises IndexError for an index out of range."""
+    """The op `gather` (see ops.py); `indices` has the mask at its end. Raises IndexError for an index out of range."""
     if checked == "strict" and any((index < 0).any() for index in indices[: len(dims)]):
         raise IndexError("a negative index where none is allowed")
     shape = torch.broadcast_shapes(*(index.shape for index in indices))

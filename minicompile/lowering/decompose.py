@@ -3,7 +3,8 @@
 In: a recorded call whose operator has no rule here.
 Out: the IR nodes of its decomposition, if all of them have rules; otherwise nothing, and the call becomes extern.
 
-A decomposition is taken whole or not at all, down to calls that have rules: one extern call of a hand-written ATen kernel beats several externs.
+A decomposition is taken whole or not at all, down to calls that have rules: one extern call of a hand-written ATen
+kernel beats several externs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .trace import Call, Trace
 
 _HOPELESS: set[Any] = set()
-"""(operator, dtypes) whose decomposition has once led to an operator without a rule; not tried again in this process."""
+"""(operator, dtypes) whose decomposition has once led to an operator without a rule: not tried again."""
 
 
 _KEPT = frozenset({"aten::linspace", "aten::logspace"})

@@ -43,6 +43,7 @@ class Split:
         forward: the FX graph's inputs → `n_results` results, saved values, and the sizes that backward needs.
         backward: sizes, saved values, tangents → one gradient or None for each input of the FX graph.
         saved: where each saved value of `backward` comes from.
+        cut: the same values, as nodes of the joint graph.
         n_sizes: the number of sizes, which are forward's last outputs and backward's first inputs.
         saved_bytes: what crosses, inputs included.
     """
@@ -50,6 +51,7 @@ class Split:
     forward: Graph
     backward: Graph
     saved: tuple[Saved, ...]
+    cut: tuple[Node, ...]
     n_results: int
     n_sizes: int
     saved_bytes: int
@@ -98,20 +100,23 @@ class _Partition:
     def _within(self, saved: list[Node], budget: float) -> list[Node]:
         """Allow more and more recomputation, cheapest per byte first, until the saved bytes fit."""
         limit = budget * sum(map(self._bytes, saved))
-        allowed: set[Node] = set()
-        for node in sorted(self._repeatable(), key=self._cost_per_byte):
-            if sum(map(self._bytes, saved)) <= limit:
-                break
-            allowed.add(node)
-            saved = self._cut(frozenset(allowed))
-        return saved
+        candidates = sorted(self._repeatable(), key=self._dearness)
+        fewest, most = 0, len(candidates)
+        while fewest < most:
+            middle = (fewest + most) // 2
+            if sum(map(self._bytes, self._cut(frozenset(candidates[:middle])))) <= limit:
+                most = middle
+            else:
+                fewest = middle + 1
+        return self._cut(frozenset(candidates[:fewest]))
 
     def _repeatable(self) -> list[Node]:
         """Values that are not computed again by themselves, but could be."""
         candidates = _ancestors(self.uses) - self.after
         return [n for n in self.graph.nodes if n in candidates and self._is_kept(n) and not _draws(n)]
 
-    def _cost_per_byte(self, node: Node) -> tuple[int, float]:
+    def _dearness(self, node: Node) -> tuple[int, int]:
+        """Pointwise values first, then reductions, then ATen's; of each kind the largest first."""
         kind = 2 if node.op in ("extern", "getitem") else 1 if node.op in REDUCTIONS else 0
         return kind, -self._bytes(node)
 
@@ -191,6 +196,7 @@ class _Partition:
             replace(forward, name=f"{graph.name}_forward"),
             self._backward(cut, symbols),
             tuple(saved),
+            tuple(cut),
             joint.n_results,
             len(symbols),
             sum(map(self._bytes, cut)),

@@ -69,7 +69,8 @@ def group_norm(
 def _is_channels_last(type: TensorType) -> bool:
     """Whether the channels, the second dimension, are innermost, and all others in order."""
     order = (0, *range(2, type.rank), 1)
-    return type.like(shape=tuple(type.shape[d] for d in order), strides=tuple(type.strides[d] for d in order)).is_contiguous
+    shape, strides = (tuple(sizes[d] for d in order) for sizes in (type.shape, type.strides))
+    return type.like(shape=shape, strides=strides).is_contiguous
 
 
 @rule("_native_batch_norm_legit_no_training.default")

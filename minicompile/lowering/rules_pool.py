@@ -64,7 +64,9 @@ class Windows:
     def loads(self, outside: float) -> Iterator[tuple[Node, Node]]:
         """(value, flat index in the pooled dimensions) of each place of the window; `outside` in the padding."""
         for place in itertools.product(*map(range, self.kernel)):
-            indices, mask, flat = {}, None, None
+            indices: dict[int, Node] = {}
+            mask: Node | None = None
+            flat: Any = None
             for i, offset in enumerate(place):
                 index = self.c.add(self.starts(i), offset * self.dilation[i])
                 mask = both(self.c, mask, self._inside(i, index, offset * self.dilation[i]))
@@ -103,7 +105,7 @@ def _max_pool(rank: int) -> Any:
 
 
 def _max_with_places(c: Any, w: Windows) -> tuple[Node, Node]:
-    """As eager walks the window: the first of equal values, the last NaN; a window of -inf counts as its first place."""
+    """As eager walks the window: the first of equal values, the last NaN; a window of -inf is found at its start."""
     if set(w.dilation) != {1}:
         raise NotConvertible("the places of a dilated window")
     best = c.expand(c.full(float("-inf"), c.out.like(shape=(1,) * len(w.shape))), w.shape)

@@ -49,6 +49,7 @@ def cat(c: Any, tensors: Sequence[Node], dim: int = 0) -> Node:
 
 
 def _cat(c: Any, parts: Sequence[Node], dim: int) -> Node:
+    parts = _without_cuts(c, parts, dim)
     if len(parts) == 1:
         return parts[0]
     starts = [0]
@@ -61,6 +62,26 @@ def _cat(c: Any, parts: Sequence[Node], dim: int) -> Node:
         value, _ = window(c, part, shape, {dim: start})
         result = c.where(c.lt(place, end), value, result)
     return result
+
+
+def _without_cuts(c: Any, parts: Sequence[Node], dim: int) -> list[Node]:
+    """Neighbours that are neighbouring slices of one tensor are one slice: a split that is put together again."""
+    result: list[Node] = []
+    for part in parts:
+        before = _cut(result[-1], dim) if result else None
+        cut = _cut(part, dim)
+        if before and cut and before[0] is cut[0] and same_dim(before[1] + before[2], cut[1]):
+            result[-1] = c.slice(cut[0], dim, before[1], before[2] + cut[2])
+        else:
+            result.append(part)
+    return result
+
+
+def _cut(x: Node, dim: int) -> tuple[Node, Any, Any] | None:
+    """(tensor, start, length) of a slice by steps of 1 along `dim`."""
+    if x.op != "slice" or x.attrs["dim"] != dim or x.attrs["step"] != 1:
+        return None
+    return x.args[0], x.attrs["start"], x.tensor.shape[dim]
 
 
 def _is_empty(x: Node) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.graph import Graph
 from ..ir.verifier import verify
-from . import algebra, cse, dce, fold
+from . import addmm, algebra, attention, cse, dce, fold
 
 __all__ = ["PASSES", "run"]
 
@@ -22,6 +22,8 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "fold": fold.run,
     "algebra": algebra.run,
     "cse": cse.run,
+    "attention": attention.run,
+    "addmm": addmm.run,
 }
 """Name → pass, in the order in which they run."""
 

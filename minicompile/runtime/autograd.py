@@ -46,15 +46,22 @@ class Backward:
         self._compile_without = compile_without
         self._lock = threading.Lock()
 
-    def __call__(self, sizes: Sequence[int], saved: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
-        """One gradient, or None, for each input of the captured graph. `tangents` may hold None."""
+    def __call__(self, sizes: Sequence[int], saved: list[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+        """One gradient, or None, for each input of the captured graph.
+
+        Args:
+            saved: emptied, so that each saved tensor can die when backward has read it for the last time.
+            tangents: may hold None.
+        """
         missing = tuple(i for i, tangent in enumerate(tangents) if tangent is None)
         run = self.compiled.get(missing) or self._compile_for(missing)
         laid_out = [
             tangent if tangent is None else _laid_out(tangent, strides(*sizes))
             for tangent, strides in zip(tangents, self._strides, strict=True)
         ]
-        return run(*sizes, *saved, *laid_out)
+        boxed = [*sizes, *saved, *laid_out]
+        saved.clear()
+        return run(boxed)
 
     def _compile_for(self, missing: tuple[int, ...]) -> Any:
         with self._lock:
@@ -146,6 +153,12 @@ class TrainingGraph:
     def native_source(self) -> str:
         return "\n".join(half.native_source for half in self.halves)
 
+    def to_dot(self) -> Any:
+        """The joint graph and its cut as a `graphviz.Digraph`."""
+        from ..inspect.training import joint_to_dot
+
+        return joint_to_dot(self)
+
     def describe(self) -> str:
         """The plans of both halves."""
         return "\n".join(half.describe() for half in self.halves)
@@ -184,7 +197,7 @@ def _make_function(graph: TrainingGraph) -> type[torch.autograd.Function]:
         given = [gradients[i] for i in tangents]
         if torch.is_grad_enabled():
             return again.run(ctx.remembered, ctx.saved_tensors, given)
-        kept = ctx.saved_tensors
+        kept = list(ctx.saved_tensors)
         ctx.maybe_clear_saved_tensors()
         return backward(ctx.sizes, kept, given)
 

@@ -35,11 +35,12 @@ def interpreted(graph: Graph, *inputs: Any) -> list[torch.Tensor]:
     plan = fuse(graph, Views())
     sizes = bind_sizes(graph, inputs)
     memory: dict[Any, Any] = dict(zip(graph.inputs, inputs, strict=True))
-    for unit, lowered in lower_units(plan.units, graph).items():
+    memory.update((node, node.attrs["value"]) for node in graph.nodes if node.op == "constant")
+    for unit, low in lower_units(plan.units, graph).items():
         for node in unit.stored:
             shape, strides = shape_of(node.tensor.shape, sizes), shape_of(storage_strides(node), sizes)
             memory[node] = torch.empty_strided(shape, strides, dtype=node.tensor.dtype)
-        interpret(lowered.kernel, *(memory[n] for n in lowered.nodes), *(sizes[s] for s in lowered.kernel.symbols))
+        interpret(low.kernel, *(memory[n] for n in low.nodes), *(sizes[s] for s in low.kernel.symbols))
     return [memory[out] for out in graph.outputs]
 
 

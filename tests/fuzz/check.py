@@ -57,7 +57,8 @@ def check(programs: Sequence[Program]) -> list[tuple[Program, str]]:
         try:
             compare(one, graph, compiled(*one.inputs), "C++")
         except Exception as error:
-            failures.append((one, f"{_text(error)}\n{compiled.ir.print()}\n" + "\n".join(k.ir for k in compiled.kernels)))
+            text = "\n".join([_text(error), compiled.ir.print(), *(kernel.ir for kernel in compiled.kernels)])
+            failures.append((one, text))
     return failures
 
 

@@ -1,7 +1,7 @@
 """Random programs of torch calls, run in eager while they are written.
 
-In: a `Choices` (random numbers, or hypothesis). Out: a `Program`: an FX graph of torch-level calls, its inputs, and what
-eager returned.
+In: a `Choices` (random numbers, or hypothesis). Out: a `Program`: an FX graph of torch-level calls, its inputs, and
+what eager returned.
 
 Shapes, strides, dtypes and values are drawn to hurt: size 0 and 1, transposed and sliced inputs, NaN, infinities, both
 zeros, subnormals, the extreme integers. A step that eager refuses is dropped. Results are *exact* (every bit counts)
@@ -35,6 +35,12 @@ EXACT = frozenset(
     "logical_and logical_or logical_xor bitwise_not bitwise_and bitwise_or bitwise_xor where fmod".split()
 )
 """Rows of the op table whose result has one right value, and in eager too (a square root of MKL may be one bit off)."""
+
+
+KINDS = ("pointwise",) * 5 + ("view",) * 4 + (
+    "mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window",
+)
+"""What a step may be: methods of `Writer`."""
 
 
 class Choices(Protocol):
@@ -111,11 +117,7 @@ class Writer:
     # --- steps --------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        kind = self.choices.pick(
-            ("pointwise",) * 5 + ("mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window")
-            + ("view",) * 4
-        )
-        getattr(self, kind)()
+        getattr(self, self.choices.pick(KINDS))()
 
     def any_value(self, kinds: str = "fib", exact: bool = True, rank: int = 0) -> Value | None:
         fitting = [
@@ -132,7 +134,8 @@ class Writer:
         except (RuntimeError, TypeError, ValueError, IndexError, ZeroDivisionError, NotImplementedError):
             return
         node = self.graph.call_function(function, tuple(self._plain(a, False) for a in args), kwargs)
-        sources = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg]) if isinstance(a, Value)]
+        flat = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
+        sources = [a for a in flat if isinstance(a, Value)]
         tolerance = max((v.tolerance for v in sources), default=0.0)
         if not exact:
             tolerance = max(tolerance, RELATIVE.get(result.dtype, 0.0))
@@ -267,8 +270,8 @@ class Writer:
         elif how == "tril" and dim:
             self.call(self.choices.pick((torch.tril, torch.triu)), x, self.choices.integer(-2, 2))
         elif how == "scatter" and size > 1:
-            step = self.choices.integer(1, 2)
-            self.call(_scatter, x, self.choices.integer(0, size - 1), step, self.choices.pick(scalars_of(x.tensor.dtype)))
+            start, step = self.choices.integer(0, size - 1), self.choices.integer(1, 2)
+            self.call(_scatter, x, start, step, self.choices.pick(scalars_of(x.tensor.dtype)))
 
     def view(self) -> None:
         x = self.any_value(exact=False, rank=1)

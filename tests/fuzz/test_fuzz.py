@@ -1,4 +1,4 @@
-"""A short run of the fuzzer by fixed seeds, and one by hypothesis, which shrinks what it finds. `make fuzz` runs longer."""
+"""A short run of the fuzzer by fixed seeds, and one by hypothesis, which shrinks what it finds. `make fuzz`: longer."""
 
 from __future__ import annotations
 

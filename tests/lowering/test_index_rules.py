@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from minicompile.ir import reference
 from minicompile.lowering import LoweringError
 from minicompile.passes import run as run_passes
-from minicompile.ir import reference
 
 from .support import check_function, externs, lowered
 
@@ -82,6 +82,13 @@ def test_in_kernels(name: str, layout: str) -> None:
     graph = check_function(ONE_TENSOR[name], x)
     if not (layout != "contiguous" and "roll" in name):  # there fake tensors are wrong about strides
         assert externs(graph) == []
+
+
+def test_a_split_put_together_again_is_the_tensor() -> None:
+    graph = check_function(lambda x: torch.cat(x.split(2, 1), 1) * 2, grid(4, 6))
+    assert [node.op for node in run_passes(graph).nodes] == ["mul"]
+    graph = check_function(lambda x: torch.cat([x[:, 1:3], x[:, 3:], x[:, :1]], 1), grid(4, 6))
+    assert [node.op for node in run_passes(graph).nodes].count("gather") == 2
 
 
 def test_nan_is_an_extremum_and_the_first_wins() -> None:

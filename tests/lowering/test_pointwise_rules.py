@@ -31,8 +31,8 @@ def values(dtype: torch.dtype) -> torch.Tensor:
 UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf
 isnan log log10 log1p log2 logical_not neg positive rad2deg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt
 square tan tanh trunc zeros_like ones_like clone""".split()
-TRANSCENDENTAL = """acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 rsqrt sigmoid sin
-sinh tan tanh""".split()
+TRANSCENDENTAL = """acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 rsqrt sigmoid
+sin sinh tan tanh""".split()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -261,3 +261,13 @@ def test_scalars_beside_half_precision(check, name, dtype):
     """0.7 is no bfloat16: eager rounds it first, but not for products and quotients."""
     x = torch.tensor([0.7, 0.69921875, 0.703125, 1.5, -3.25, 0.2, 100.0, 0.7001953125]).to(dtype)
     check(lambda x: getattr(torch, name)(x, 0.7), x)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_shifts_beyond_the_bits(kernel_only, dtype):
+    info = torch.iinfo(dtype)
+    x = torch.tensor([1, 3, 100, info.min, info.max, info.min + 7]).to(dtype).repeat(10)
+    n = torch.tensor([0, 1, 7, 8, 15, 31, 32, 63, 64, 100] if info.min == 0 else [0, 1, 7, 8, 15, 31, 32, 63, 64, -1])
+    n = n.repeat_interleave(6).to(dtype)
+    kernel_only(lambda x, n: x << n, x, n)
+    kernel_only(lambda x, n: x >> n, x, n)

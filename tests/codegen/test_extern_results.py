@@ -1,0 +1,53 @@
+"""Results of extern calls of which the fake tensors were wrong: whoever reads them sees the right elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from minicompile import passes
+from minicompile.codegen import compile_ir
+from minicompile.lowering import lower
+
+from ..lowering.support import captured, externs, run_and_compare
+from .build import B, tensor_type
+
+
+@pytest.mark.parametrize("strides", [(1, 4), (3, 1)])
+def test_a_result_with_other_strides_is_laid_out_anew(strides: Any) -> None:
+    """The type says one thing; ATen's transposing clone may do another."""
+    b = B()
+    x = b.input(4, 3, strides=(1, 4))
+    result = b.extern(torch.ops.aten.clone.default, x, type=tensor_type((4, 3), strides=strides))
+    data = torch.randn(3, 4).t()
+    text = compile_ir(b.finish(b.mul(result, 2.0)), backend="cpp")
+    assert torch.equal(text(data)[0], data * 2)
+    assert f".stride() != {strides}" in text.wrapper_source
+
+
+def test_a_result_that_is_only_returned_is_not_checked() -> None:
+    b = B()
+    graph = b.finish(b.extern(torch.ops.aten.clone.default, b.input(4, 3), type=tensor_type((4, 3))))
+    assert "stride()" not in compile_ir(graph, backend="cpp").wrapper_source
+
+
+def test_a_roll_of_channels_last() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.roll(x, 1, 2) * 2
+
+    x = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    graph = passes.run(lower(captured(function, x), [x]))
+    assert externs(graph) == ["aten.roll.default"]
+    torch.testing.assert_close(compile_ir(graph, backend="cpp")(x)[0], function(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_running_statistics_keep_their_dtype(dtype: torch.dtype) -> None:
+    def function(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        torch.nn.functional.batch_norm(x, mean, var, training=True)
+        return mean * 2
+
+    inputs = [torch.randn(4, 3, 5).to(dtype), torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)]
+    run_and_compare(compile_ir(passes.run(lower(captured(function, *inputs), inputs)), backend="cpp"), function, inputs)
