@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="minicompile beside eager and torch.compile")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="minicompile beside eager and torch.compile"
+    )
     parser.add_argument("--only", metavar="REGEX", help="rows whose name matches")
     parser.add_argument("--quick", action="store_true", help="a few rows, few rounds")
     parser.add_argument("--threads", type=int, help="torch's threads (default: as torch chooses)")

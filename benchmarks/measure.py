@@ -118,7 +118,8 @@ def _add_bound(
     parameters = read + tensors_of([expected])
     result.moved = bytes_of(parameters)
     if row.memory_bound:
-        written = bytes_of(tensors_of([expected])) or result.moved * 3 // 4  # a step in place writes most of what it reads
+        # a step in place writes most of what it reads
+        written = bytes_of(tensors_of([expected])) or result.moved * 3 // 4
         candidates[BOUND] = bound(bytes_of(read), written)
 
 

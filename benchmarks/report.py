@@ -44,7 +44,10 @@ def table(results: Sequence[Result]) -> Table:
     about = ", ".join(f"{key} {value}" for key, value in machine().items())
     shown = Table(title=f"minicompile bench: {about}", title_justify="left")
     shown.add_column("row")
-    heads = (EAGER, INDUCTOR, OURS, "× eager", "× torch.compile", "/ bound", "first", "first, of t.c.'s", "error, of eager's", "kernels")
+    heads = (
+        EAGER, INDUCTOR, OURS, "× eager", "× torch.compile", "/ bound", "first", "first, of t.c.'s",
+        "error, of eager's", "kernels",
+    )  # fmt: skip
     for head in heads:
         shown.add_column(head, justify="right")
     for result in results:
@@ -131,12 +134,17 @@ def write_svg(results: Sequence[Result], path: Path) -> None:
         lines.append(f'<text x="{left - 8}" y="{y + bar * 2}" text-anchor="end">{escape(result.name)}</text>')
         for name in (n for n in names if n in result.times):
             speed = result.times[EAGER].median / result.times[name].median
-            lines.append(f'<rect x="{left}" y="{y}" width="{min(speed, 8.0) * scale:.1f}" height="{bar - 1}" fill="{COLOURS[name]}"/>'
-                         f'<text x="{left + min(speed, 8.0) * scale + 4:.1f}" y="{y + bar - 1}" font-size="8">{speed:.2f}</text>')  # fmt: skip
+            length = min(speed, 8.0) * scale
+            lines += [
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 1}" fill="{COLOURS[name]}"/>',
+                f'<text x="{left + length + 4:.1f}" y="{y + bar - 1}" font-size="8">{speed:.2f}</text>',
+            ]
             y += bar
         y += gap
     legend = "".join(f'<rect x="{left + 120 * i}" y="12" width="10" height="10" fill="{COLOURS[n]}"/>'
                      f'<text x="{left + 120 * i + 14}" y="21">{n}</text>' for i, n in enumerate(names))  # fmt: skip
-    one = f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="32" y2="{y}" stroke="#444" stroke-dasharray="3 3"/>'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{y + 20}" font-family="sans-serif" font-size="11">'
+    x = f"{left + scale:.1f}"
+    one = f'<line x1="{x}" x2="{x}" y1="32" y2="{y}" stroke="#444" stroke-dasharray="3 3"/>'
+    size = f'width="{left + width + 60}" height="{y + 20}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
     path.write_text("\n".join([head, f"<title>Speed, eager = 1</title>{legend}{one}", *lines, "</svg>"]) + "\n")

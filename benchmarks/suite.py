@@ -2,8 +2,8 @@
 
 In: nothing. Out: `SUITE`: rows by name. A row makes a function and its arguments; it knows nothing of compilers.
 
-`kind` says which promise a row belongs to: "kernel" (one or a few kernels; memory-bound unless said), "call" (small: the
-cost of a call), "model" (a whole network's forward).
+`kind` says which promise a row belongs to: "kernel" (one or a few kernels; memory-bound unless said), "call" (small:
+the cost of a call), "model" (a whole network's forward).
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Row:
     skip_bytes: tuple[int, ...] = ()
 
 
-def _row(name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, **how: Any) -> Row:
+def _row(
+    name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, **how: Any
+) -> Row:
     """A row whose arguments are random tensors."""
     return Row(name, lambda: (fn, tuple(torch.randn(shape).to(dtype) for shape in shapes)), **how)
 
@@ -204,6 +206,6 @@ _ROWS = (
 SUITE: dict[str, Row] = {row.name: row for row in _ROWS}
 """The rows by name, in the order of the table."""
 
-QUICK = ("relu(x+y)*2+sigmoid(x)", "entropy", "softmax", "layer_norm+gelu", "row sum", "tanh in cache", "relu(x+1), 8 floats",
-         "MLP batch 1", "TransformerBlock")  # fmt: skip
+QUICK = ("relu(x+y)*2+sigmoid(x)", "entropy", "softmax", "layer_norm+gelu", "row sum", "tanh in cache",
+         "relu(x+1), 8 floats", "MLP batch 1", "TransformerBlock")  # fmt: skip
 """The rows of `--quick`."""

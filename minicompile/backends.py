@@ -62,7 +62,7 @@ def check_options(options: dict[str, Any] | None) -> None:
             raise ValueError(f"unknown option {key!r}; known options: {', '.join(sorted(OPTIONS))}")
         if not isinstance(value, OPTIONS[key]):
             raise TypeError(f"option {key!r} is a {OPTIONS[key].__name__}, got {value!r}")
-        if key == "activation_memory_budget" and not 0 <= value <= 1:
+        if isinstance(value, float) and not 0 <= value <= 1:
             raise ValueError(f"option {key!r} is between 0.0 and 1.0, got {value!r}")
 
 

@@ -105,7 +105,8 @@ def compile_training(
         split = partition(joint, budget)
     with _stage("codegen", seconds):
         forward = compile_ir(run_passes(split.forward), backend=target, options=options)
-    backward = Backward(split, len(joint.tangents), _BackwardCompiler(split.backward, len(joint.tangents), target, options))
+    n_tangents = len(joint.tangents)
+    backward = Backward(split, n_tangents, _BackwardCompiler(split.backward, n_tangents, target, options))
     seconds = {**seconds, **forward.seconds}
     return TrainingGraph(gm, joint, split, forward, backward, grad_mode, seconds, lowered.graph)
 
@@ -137,7 +138,8 @@ class _BackwardCompiler:
         except (BackendError, CompilerMissing) as error:
             if config.strict:
                 raise
-            warnings.warn(f"minicompile: {error}\nThe backward runs one operation at a time.", RuntimeWarning, stacklevel=2)
+            text = f"minicompile: {error}\nThe backward runs one operation at a time."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
             return lambda boxed: reference.run(graph, *boxed)
 
 
@@ -157,7 +159,7 @@ def input_requires_grad(gm: torch.fx.GraphModule, example_inputs: Sequence[Any])
 
 
 def needs_autograd(gm: torch.fx.GraphModule) -> bool:
-    """Whether the results of the graph depend on autograd: gradients are recorded somewhere, and something requires one.
+    """Whether the results of the graph depend on autograd: gradients are recorded, and something requires one.
 
     Judged by the fake values that tracing left in the graph.
     """

@@ -24,7 +24,7 @@ def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
 
 @contextmanager
 def quiet_fake_tensors() -> Iterator[None]:
-    """No log of every operation that a fake tensor refused: while tracing, that is how the user's mistakes are found."""
+    """No log of every operation that a fake tensor refused: that is how tracing finds the user's mistakes."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.disabled
     log.disabled = True
@@ -49,3 +49,8 @@ def without_saved_tensor_hooks() -> Iterator[None]:
         yield
     finally:
         torch._C._autograd._saved_tensors_hooks_set_tracing(before)
+
+
+def stops_recomputation(error: BaseException) -> bool:
+    """Whether this is how activation checkpointing leaves a function of which it has seen enough: no failure."""
+    return type(error).__module__ == "torch.utils.checkpoint" and type(error).__name__ == "_StopRecomputationError"

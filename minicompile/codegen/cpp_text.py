@@ -69,6 +69,16 @@ def cast_text(arg: str, source: torch.dtype, target: torch.dtype) -> str:
     return f"({CPP_TYPES[target]}){arg}"
 
 
+def _guarded(text: str, arg: str, cast: Value) -> str:
+    """A computed integer on its way to floating point: gcc 12 takes `(float)(int)x` for trunc(x), which is -0.0 where
+    the integer is 0."""
+    source = cast.args[0]
+    computed = dtype_kind(source.dtype) == "i" and source.op not in ("load", "index", "const", "size")
+    if not computed or not cast.dtype.is_floating_point:
+        return text
+    return f"{arg} == 0 ? ({CPP_TYPES[cast.dtype]})0 : {text}"
+
+
 def expression(value: Value, args: list[str]) -> str:
     """The right-hand side of an instruction other than reduce and store."""
     attrs = value.attrs
@@ -85,7 +95,7 @@ def expression(value: Value, args: list[str]) -> str:
     if value.op == "size":
         return dim_text(attrs["dim"], "cpp")
     if value.op == "cast":
-        return cast_text(args[0], value.args[0].dtype, attrs["dtype"])
+        return _guarded(cast_text(args[0], value.args[0].dtype, attrs["dtype"]), args[0], value)
     operand = value.args[-1].dtype
     text = POINTWISE[value.op].text("cpp", dtype_kind(operand))
     return text.format(*args, t=CPP_TYPES[operand])

@@ -14,6 +14,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.graph import Node
+from .prepare import storage_strides
+from .views import is_dense
 
 
 @dataclass
@@ -51,5 +53,10 @@ def plan_memory(
 
 
 def _size(node: Node) -> tuple[object, ...]:
+    """What must be equal: dtype, device, and the elements of memory, which an exact layout may have gaps between."""
     type = node.tensor
-    return type.dtype, type.numel, type.device
+    strides = storage_strides(node)
+    extent = type.numel
+    if not is_dense(type.like(shape=type.shape, strides=strides)):
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(type.shape, strides, strict=True))
+    return type.dtype, extent, type.device

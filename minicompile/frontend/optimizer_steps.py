@@ -2,8 +2,8 @@
 
 In: the frame of such a function. Out: the same frame, with the learning rate in a tensor.
 
-Around these functions is bookkeeping (hooks, profiling, dicts keyed by parameters) that runs in eager. They get lists of
-tensors and numbers; the learning rate is the number that a program changes, so it becomes an input of the graph.
+Around these functions is bookkeeping (hooks, profiling, dicts keyed by parameters) that runs in eager. They get lists
+of tensors and numbers; the learning rate is the number that a program changes, so it becomes an input of the graph.
 """
 
 from __future__ import annotations

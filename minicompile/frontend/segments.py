@@ -21,15 +21,15 @@ import torch
 from ..errors import VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
-from ..torch_compat import without_saved_tensor_hooks
+from ..torch_compat import stops_recomputation, without_saved_tensor_hooks
 from . import hook
 from .breaks import BreakRecord
 from .bytecode import decode
 from .eager_tail import EagerTail
 from .layout import Layout, argument_names, call_like
+from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
 from .reports import log_entry
-from .optimizer_steps import step_dispatcher
 from .skip import needs_eager_below, why_not_function
 from .sources import Source
 
@@ -204,7 +204,7 @@ class Segment:
     def failed(self, func: FunctionType, error: Exception, slots: tuple[Any, ...], was_mutated: bool) -> Any:
         """The graph raised. Nothing has been done yet, so eager can start over and raise properly; unless the graph
         has changed an input already."""
-        if was_mutated or isinstance(error, VerificationError):
+        if was_mutated or isinstance(error, VerificationError) or stops_recomputation(error):
             raise error
         return self.eager(func, slots)
 

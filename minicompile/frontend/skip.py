@@ -114,4 +114,7 @@ def is_torch_file(filename: str) -> bool:
     return filename.startswith(_TORCH)
 
 
-__all__ = ["is_optimizer_step", "is_torch_file", "needs_eager_below", "why_not_compiled", "why_not_function", "why_not_inlined"]
+__all__ = [
+    "is_optimizer_step", "is_torch_file", "needs_eager_below", "why_not_compiled", "why_not_function",
+    "why_not_inlined",
+]  # fmt: skip

@@ -67,7 +67,8 @@ class SymbolicShapes:
     """The symbolic sizes of one trace. Make one per translation, and only if something is dynamic.
 
     `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`. With
-    `data_dependent`, sizes and numbers that depend on data become symbols too; else the operations that make them raise.
+    `data_dependent`, sizes and numbers that depend on data become symbols too; else the operations that make them
+    raise.
     """
 
     def __init__(self, *, data_dependent: bool = True) -> None:

@@ -3,10 +3,10 @@
 In: nothing.
 Out: `CallPlan`, which lowering makes and runtime/ turns into Python.
 
-Forward and backward together are one node of autograd's graph. Whatever eager's autograd would see happen on the caller's
-own tensors has to be done on them, after that node, under autograd: `x.add_(w)` on an input is a `copy_` into it; an
-output that shares memory with an input, and outputs that share memory with one another, are made as views, so that a
-mutation of one is known to the other.
+Forward and backward together are one node of autograd's graph. Whatever eager's autograd would see happen on the
+caller's own tensors has to be done on them, after that node, under autograd: `x.add_(w)` on an input is a `copy_` into
+it; an output that shares memory with an input, and outputs that share memory with one another, are made as views, so
+that a mutation of one is known to the other.
 """
 
 from __future__ import annotations

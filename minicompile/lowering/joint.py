@@ -4,8 +4,8 @@ In: a `torch.fx.GraphModule`, its example inputs, which of them require gradient
 Out: a `Joint`: one `ir.Graph` from (inputs, tangents) to (results, gradients), and what a call has to do around it.
 
 The FX graph runs once on functional fake tensors with gradients recorded, and then `torch.autograd.grad` runs on what
-came out, while the same recorder listens: PyTorch's own autograd writes the backward half. Nothing of it is copied here,
-so custom `autograd.Function`s, islands of `no_grad` and everything else that autograd can do come out right by
+came out, while the same recorder listens: PyTorch's own autograd writes the backward half. Nothing of it is copied
+here, so custom `autograd.Function`s, islands of `no_grad` and everything else that autograd can do come out right by
 themselves.
 
 What autograd must see happen on the caller's own tensors stays outside the functional graph and is described by a plan
@@ -30,8 +30,19 @@ from .extern import has_effect
 from .kept import kept_storages
 from .plan import Result, make_plan
 from .trace import (
-    Trace, _functional, _HiddenWrite, _interpret_or_refuse, _is_dynamic, _is_functional, _Recorder,
-    _same_autocast_after, _storage, _sync, _wrap_constants, fake_inputs, fake_mode_of,
+    Trace,
+    _functional,
+    _HiddenWrite,
+    _interpret_or_refuse,
+    _is_dynamic,
+    _is_functional,
+    _Recorder,
+    _same_autocast_after,
+    _storage,
+    _sync,
+    _wrap_constants,
+    fake_inputs,
+    fake_mode_of,
 )  # fmt: skip
 
 

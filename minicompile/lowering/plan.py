@@ -13,6 +13,7 @@ import torch
 
 from ..ir.call_plan import CallPlan, Own, View, Whole, Write
 from ..ir.symbols import to_dim
+from ..ir.types import TensorType
 from .errors import LoweringError
 from .trace import Trace, _is_functional, _storage
 

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from .errors import LoweringError
+from .substitutes import SUBSTITUTES
 
 
 @dataclass
@@ -269,7 +270,7 @@ def _evaluate(node: Any, args: Any, kwargs: Any) -> Any:
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
         raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
-    return node.target(*args, **kwargs)
+    return SUBSTITUTES.get(node.target, node.target)(*args, **kwargs)
 
 
 def _fill(value: Any, env: dict[Any, Any]) -> Any:

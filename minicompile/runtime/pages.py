@@ -2,9 +2,9 @@
 
 In: sizes, strides and a dtype. Out: an empty CPU tensor.
 
-An allocation of 32 MiB and more comes from the kernel anew each time (glibc's largest threshold for mmap), and the first
-touch of each 4 KiB page costs a fault: writing 64 MiB takes 23 ms, of which 16 are faults. Asked for huge pages, Linux
-faults 512 times less: 12 ms. Below that size the heap reuses its memory, and there is nothing to gain.
+An allocation of 32 MiB and more comes from the kernel anew each time (glibc's largest threshold for mmap), and the
+first touch of each 4 KiB page costs a fault: writing 64 MiB takes 23 ms, of which 16 are faults. Asked for huge pages,
+Linux faults 512 times less: 12 ms. Below that size the heap reuses its memory, and there is nothing to gain.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def make_call(
         pair: inputs → results.
         grad_mode: the mode in which calls come; the pair and recorded writes run with gradients recorded.
     """
-    writer = _Writer(plan, inputs, grad_mode, {"pair": pair, "no_grad": torch.no_grad, "enable_grad": torch.enable_grad})
+    namespace = {"pair": pair, "no_grad": torch.no_grad, "enable_grad": torch.enable_grad}
+    writer = _Writer(plan, inputs, grad_mode, namespace)
     source = writer.run()
     filename = f"<minicompile {name} call {next(_serial)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)

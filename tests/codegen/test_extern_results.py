@@ -51,3 +51,13 @@ def test_running_statistics_keep_their_dtype(dtype: torch.dtype) -> None:
 
     inputs = [torch.randn(4, 3, 5).to(dtype), torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)]
     run_and_compare(compile_ir(passes.run(lower(captured(function, *inputs), inputs)), backend="cpp"), function, inputs)
+
+
+def test_a_result_with_gaps_does_not_take_a_smaller_buffer() -> None:
+    """Found by the fuzzer: a dead buffer of 24 elements was given to 24 elements that lie 47 apart."""
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x.exp().index_select(0, i).index_select(0, i).unfold(1, 1, 2)
+
+    x, i = torch.randn(6, 8), torch.tensor([5, 0, 3, 3, 1, 2])
+    run_and_compare(compile_ir(passes.run(lower(captured(function, x, i), [x, i])), backend="cpp"), function, [x, i])

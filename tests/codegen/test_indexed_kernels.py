@@ -97,3 +97,13 @@ def test_exact_rounding_is_eagers(dtype: torch.dtype) -> None:
     exact = compile_ir(graph, backend="cpp", options={"exact_rounding": True})
     assert torch.equal(exact(x)[0], chain(x))
     assert not torch.equal(compile_ir(graph, backend="cpp")(x)[0], chain(x))  # fewer roundings, nearer to the truth
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("whole", [torch.int32, torch.int64, torch.int8])
+def test_the_zero_of_an_integer_has_no_sign(whole: torch.dtype, wide: torch.dtype) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.copysign(torch.ones(()), x.to(whole).to(wide))
+
+    x = torch.tensor([-0.0, -0.5, 0.5, -2.75, 3.0]).repeat(9)
+    assert torch.equal(compiled(function, x)(x)[0], function(x))

@@ -47,6 +47,7 @@ ONE_TENSOR = {
     "gather": lambda x: x.gather(0, torch.tensor([[1, 0, 3], [2, 2, 0]])),
     "take": lambda x: x.take(torch.tensor([[0, -1], [5, 23]])),
     "embedding": lambda x: F.embedding(torch.tensor([[3, 0], [1, 1]]), x),
+    "one_hot": lambda x: F.one_hot((x % 5).long(), 5) * 2,
     "slice_scatter": lambda x: torch.slice_scatter(x, x[:, :2] * 0, 1, 2, 4),
     "slice_scatter by steps": lambda x: torch.slice_scatter(x, x[:, :2] * 0, 1, 1, 5, 2),
     "diagonal_scatter": lambda x: torch.diagonal_scatter(x, x[:, 0] * 0, 1),
@@ -108,6 +109,7 @@ def test_nan_is_an_extremum_and_the_first_wins() -> None:
         lambda x, i: x.gather(0, i[:, None].expand(-1, 6)),
         lambda x, i: F.embedding(i, x),
         lambda x, i: x.take(i * 100),
+        lambda x, i: F.one_hot(i, 3),
     ],
 )
 def test_an_index_out_of_range_is_an_error(function) -> None:

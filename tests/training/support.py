@@ -110,7 +110,7 @@ def train_alike(
     steps: int = 5,
     compile_module: Callable[..., Any] = minicompile.compile,
 ) -> Any:
-    """Train two copies with `loss(module, step)`; losses, parameters and buffers stay together. Returns the compiled."""
+    """Train two copies with `loss(module, step)`; losses, parameters and buffers agree. Returns the compiled one."""
     eager, ours = copy.deepcopy(module), copy.deepcopy(module)
     compiled = compile_module(ours)
     with config.patch(strict=True):

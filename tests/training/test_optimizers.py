@@ -31,7 +31,7 @@ def steps(name: str, count: int, schedule: bool) -> tuple[Any, list[Any], list[A
     theirs = copy.deepcopy(ours)
     optimizers = make(ours, **options), make(theirs, **options)
     compiled = minicompile.compile(optimizers[0].step)
-    for i in range(count):
+    for _ in range(count):
         for one, other in zip(ours, theirs, strict=True):
             one.grad = torch.randn_like(one)
             other.grad = one.grad.clone()

@@ -2,9 +2,9 @@
 
 In: calls in `torch.optim`'s `_single_tensor_*` functions. Out: graph nodes.
 
-In eager, an optimizer reads its step count out of a tensor and computes with Python floats. Read so, the count would be a
-constant of the graph; here it stays a tensor, in double precision as Python's floats are, and one graph serves all steps.
-So does the learning rate (see ../optimizer_steps.py). Arguments that have to be numbers are multiplied in.
+In eager, an optimizer reads its step count out of a tensor and computes with Python floats. Read so, the count would be
+a constant of the graph; here it stays a tensor, in double precision as Python's floats are, and one graph serves all
+steps. So does the learning rate (see ../optimizer_steps.py). Arguments that have to be numbers are multiplied in.
 """
 
 from __future__ import annotations
