@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .errors import BackendError, CompilerMissing
-from .pipeline import EagerGraph, compile_graph, compile_training, needs_autograd
+from .pipeline import EagerGraph, compile_graph, compile_training, has_dependent_outputs, needs_autograd
 
 Backend = Callable[..., Callable[..., Any]]
 
@@ -114,6 +114,8 @@ def compile_or_fall_back(
     from .config import config
 
     compile_it = compile_training if needs_autograd(gm) else compile_graph
+    if compile_it is compile_training and has_dependent_outputs(gm):
+        return EagerGraph(gm, "an output is computed from another one, and gradients may be asked for between the two")
     try:
         return compile_it(gm, example_inputs, target=target, options=options)
     except (BackendError, CompilerMissing) as error:

@@ -169,6 +169,25 @@ def needs_autograd(gm: torch.fx.GraphModule) -> bool:
     return any(_requires_grad(node.meta.get("example_value")) for node in gm.graph.nodes)
 
 
+def has_dependent_outputs(gm: torch.fx.GraphModule) -> bool:
+    """Whether a differentiable output is computed from another one.
+
+    The results of one autograd.Function are siblings: a hook on the first, its `retain_grad`, or a gradient of the
+    second with respect to it would find no path between them, which eager has.
+    """
+    (output,) = gm.graph.find_nodes(op="output")
+    outputs = {node for node in output.all_input_nodes if node.op != "placeholder"}
+    derived: set[torch.fx.Node] = set()
+    for node in gm.graph.nodes:
+        if node.op == "output" or not _requires_grad(node.meta.get("example_value")):
+            continue
+        if any(source in outputs or source in derived for source in node.all_input_nodes):
+            if node in outputs:
+                return True
+            derived.add(node)
+    return False
+
+
 def _requires_grad(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value.requires_grad

@@ -166,6 +166,8 @@ class Writer:
         args = [x, *(self.operand(x) for _ in range(row.arity - 1))]
         if row.name in ("remainder", "fmod") and any(isinstance(a, Value) and has_subnormals(a.tensor) for a in args):
             return  # eager's vectorised loops give NaN where its scalar ones are right
+        if row.name == "copysign" and any(isinstance(a, Value) and bool(a.tensor.isnan().any()) for a in args):
+            return  # the sign of NaN is nobody's business
         minus_one = any(isinstance(a, Value) and bool((a.tensor == -1).any()) for a in args)
         if row.name in DIVISIONS and kind == "i" and minus_one:
             return  # eager itself dies of the smallest integer divided by -1
