@@ -2,6 +2,7 @@
 #   make demo [ARGS=--no-inductor]   install, compile and run real functions, print the table, write demo-output/
 #   make test [ARGS=tests/codegen]   install, run the test-suite
 #   make fuzz [FUZZ_SECONDS=600]     random programs: eager, the reference interpreter and C++ must agree
+#   make bench [ARGS=--quick]        speed beside eager and torch.compile; table, bench-output/bench.json and .svg
 #   make lint                        ruff, and mypy on the package
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
 
-.PHONY: help demo test fuzz lint install clean
+.PHONY: help demo test fuzz bench lint install clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -25,6 +26,9 @@ test: $(INSTALLED)
 FUZZ_SECONDS ?= 600
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -40,4 +44,4 @@ $(INSTALLED): pyproject.toml setup.py constraints.txt $(shell find minicompile -
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo-output
+	rm -rf $(VENV) build demo-output bench-output

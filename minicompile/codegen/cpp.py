@@ -16,6 +16,7 @@ from .cpp_math import prelude
 from .cpp_rows import RowPrinter
 from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Kernel, lane_axis
+from .pieces import pieces
 
 HEAD = """\
 typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
@@ -32,7 +33,17 @@ def translation_unit(kernels: Iterable[str]) -> str:
 
 
 def print_cpp(kernel: Kernel) -> str:
-    """The kernel as a C++ function."""
+    """The kernel as a C++ function; one that is cut into pieces calls a function for each."""
+    parts = pieces(kernel)
+    if len(parts) == 1:
+        return _print(kernel)
+    calls = " || ".join(f"(code = {part.name}(buffers, sizes))" for part in parts)
+    main = [f'extern "C" int {kernel.name}(void **buffers, const int64_t *sizes) {{', "  int code;",
+            f"  return {calls} ? code : 0;", "}"]  # fmt: skip
+    return "\n".join([*(_print(part).replace('extern "C" int', "static int") for part in parts), *main])
+
+
+def _print(kernel: Kernel) -> str:
     lane, across = lane_axis(kernel), transposed_axis(kernel)
     if lane is not None:
         return ColumnPrinter(kernel, lane).text()

@@ -26,7 +26,7 @@ NARROW = 128
 KEPT_BYTES = 1 << 18
 """Kept values of a tile at most; they should stay in L2."""
 
-RUN = 256
+RUN = 64
 """Elements of a column that are added in float before they go into a double."""
 
 

@@ -187,15 +187,14 @@ static inline float mc_exp_mid(float x) {
 }
 
 //@ mc_exp
-// 2^k is applied in two steps, so that results below the normal range round once and those above it become infinite. What
-// underflows to 0 is multiplied by 0: arithmetic that makes subnormals costs a hundred cycles. Double: with Taylor's polynomial.
+// 2^k is applied in two halves, so that results below the normal range round once. What is out of range is replaced at the end:
+// clamping x first keeps gcc from using plain vector code. Double: the same with Taylor's polynomial.
 static inline float mc_exp(float x) {
-  float t = x > 89.0f ? 89.0f : x;
-  t = t < -104.0f ? -104.0f : t;
-  mc_Exp e = mc_exp_core(t);
-  float last = t < -80.0f ? 0x1p-64f : 2.0f;
-  uint32_t bias = t < -80.0f ? 191u << 23 : 126u << 23;
-  return e.mantissa * mc_float((e.shifted << 23) + bias) * (x < -103.98f ? 0.0f : last);
+  mc_Exp e = mc_exp_core(x);
+  int32_t k = (int32_t)(e.shifted - 0x4b400000u), half = k >> 1;
+  float y = e.mantissa * mc_float((uint32_t)(half + 127) << 23) * mc_float((uint32_t)(k - half + 127) << 23);
+  y = x > 88.7228394f ? __builtin_inff() : y;
+  return x < -103.98f ? 0.0f : y;
 }
 static inline double mc_exp(double x) {
   unsigned char tiny = x < -745.2;

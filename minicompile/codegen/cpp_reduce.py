@@ -16,7 +16,7 @@ from ..ir.ops import REDUCTIONS
 from .cpp_text import CPP_TYPES, literal
 from .kernel_ir import Value
 
-RUN = 4096
+RUN = 512
 
 _OMP = {"sum": "+", "prod": "*", "amax": "max", "amin": "min", "any": "|", "all": "&"}
 

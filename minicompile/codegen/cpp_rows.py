@@ -94,9 +94,10 @@ class RowPrinter:
         head = [*self._comments(), f'extern "C" int {self.kernel.name}(void **buffers, const int64_t *sizes) {{']
         for i, name in enumerate(self.kernel.symbols):
             self.out.add(f"const int64_t {name} = sizes[{i}];")
+        restrict = "__restrict " if self.kernel.is_reduction else ""  # a pointwise output may lie over an input
         for i, buffer in enumerate(self.kernel.buffers):
             type = CPP_TYPES[buffer.dtype]
-            star = f"{type} *__restrict " if buffer.output else f"const {type} *"
+            star = f"{type} *{restrict}" if buffer.output else f"const {type} *"
             self.out.add(f"{star}{buffer.name} = ({'' if buffer.output else 'const '}{type} *)buffers[{i}];")
         if self.kernel.may_fail:
             self.out.add("int bad_index = 0;")

@@ -4,13 +4,14 @@ In: the units in running order, the nodes each stores and reads.
 Out: `MemoryPlan`: for every stored node either a fresh allocation or the name of a dead buffer of the same dtype,
 size and device; and after which unit a buffer dies.
 
-Never reused: what an output or a written value needs (it lives to the end), what an extern call returned (it may be a
-view of something), and a buffer that the very kernel which would overwrite it still reads.
+Never reused: what an output or a written value needs (it lives to the end), and what an extern call returned (it may be
+a view of something). A buffer that the very kernel which would overwrite it still reads is passed on only where that
+kernel may work in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.graph import Node
@@ -31,8 +32,13 @@ def plan_memory(
     reads: Sequence[Collection[Node]],
     alive_to_the_end: Collection[Node],
     reusable: Collection[Node],
+    may_overwrite: Callable[[int, Node, Node], bool] = lambda unit, dying, stored: False,
 ) -> MemoryPlan:
-    """Args are per unit in running order; `reusable`: nodes whose memory came from an allocation of ours."""
+    """Args are per unit in running order.
+
+    `reusable`: nodes whose memory came from an allocation of ours. `may_overwrite(unit, dying, stored)`: whether a unit
+    may store a node over one that it reads for the last time.
+    """
     last: dict[Node, int] = {}
     for i, (written, read) in enumerate(zip(stores, reads, strict=True)):
         last.update({node: i for node in (*written, *read)})
@@ -42,12 +48,18 @@ def plan_memory(
             plan.dies[i].append(node)
     free: dict[tuple[object, ...], list[Node]] = {}
     for i, written in enumerate(stores):
+        dying = [node for node in plan.dies[i] if node in reusable and node not in written]
         for node in written:
-            available = free.get(_size(node), []) if node in reusable else []
-            if available:
-                plan.reuse[node] = available.pop()
+            if node not in reusable:
+                continue
+            same = [d for d in dying if _size(d) == _size(node) and may_overwrite(i, d, node)]
+            if same:
+                plan.reuse[node] = same[0]
+                dying.remove(same[0])
+            elif free.get(_size(node)):
+                plan.reuse[node] = free[_size(node)].pop()
         for node in plan.dies[i]:
-            if node in reusable:
+            if node in dying or node in written and node in reusable:
                 free.setdefault(_size(node), []).append(node)
     return plan
 

@@ -32,6 +32,7 @@ from ..ir.symbols import dim_text
 from ..ir.types import Shape, SizeType, TensorType
 from ..runtime.pages import LARGE, empty_large
 from .fusion import Unit
+from .in_place import direct_writes, may_overwrite
 from .kernel_ir import Kernel
 from .memory import plan_memory
 from .prepare import Views, storage_strides
@@ -77,6 +78,7 @@ class _Writer:
     names: dict[Node, str] = field(default_factory=dict)  # node → variable that holds its memory
     objects: dict[str, Any] = field(default_factory=dict)
     derived: dict[tuple[Node, Any], str] = field(default_factory=dict)  # views made for extern calls
+    direct: dict[Node, Node] = field(default_factory=dict)  # stored node → the input that it is stored into
 
     def __post_init__(self) -> None:
         self.read = {arg for node in self.graph.nodes for arg in node.operands()}
@@ -88,8 +90,7 @@ class _Writer:
         self._sizes()
         self._constants()
         self._units()
-        for index, node in self.graph.writes:
-            self._line(f"{arguments[index]}.copy_({self._tensor(node)})")
+        self._writes(arguments)
         results = [self._output(out, arguments) for out in self.graph.outputs]
         self._line(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return self._compile()
@@ -101,6 +102,18 @@ class _Writer:
         self.lines.append("def call(boxed):")
         self._line(f"[{', '.join(arguments)}] = boxed")
         self._line("boxed.clear()")
+
+    def _writes(self, arguments: Sequence[str]) -> None:
+        """Copy into the inputs what kernels have not stored there already; those must be told that they changed."""
+        changed = []
+        for index, node in self.graph.writes:
+            if self.views.base(node) in self.direct:
+                changed.append(arguments[index])
+            else:
+                self._line(f"{arguments[index]}.copy_({self._tensor(node)})")
+        if changed:
+            bump = self._bind("increment_version", torch.autograd.graph.increment_version)
+            self._line(f"{bump}(({', '.join(changed)},))")
 
     def _compile(self) -> Wrapper:
         source = "\n".join(self.lines) + "\n"
@@ -154,8 +167,11 @@ class _Writer:
     def _units(self) -> None:
         reads = [self._reads(unit) for unit in self.units]
         stores = [unit.stored for unit in self.units]
-        ours = {node for unit in self.units if not unit.is_extern for node in unit.stored}
-        plan = plan_memory(stores, reads, self._kept_to_the_end(), ours)
+        kernels = {unit: (launch.kernel, launch.nodes) for unit, launch in self.launches.items()}
+        if self._on_cpu():
+            self.direct = direct_writes(self.graph, self.units, kernels, self.views)
+        ours = {node for unit in self.units if not unit.is_extern for node in unit.stored} - set(self.direct)
+        plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
         for i, unit in enumerate(self.units):
             if unit.is_extern:
                 self._extern(unit.members[0])
@@ -166,6 +182,17 @@ class _Writer:
             dead += [self.derived.pop(key) for key in list(self.derived) if key[0] in plan.dies[i]]
             if dead:
                 self._line(f"del {', '.join(dict.fromkeys(dead))}")
+
+    def _on_cpu(self) -> bool:
+        """Working in place follows from how C++ kernels are printed."""
+        nodes = (node for unit in self.units for node in unit.stored if isinstance(node.type, TensorType))
+        return all(node.tensor.device.type == "cpu" for node in nodes)
+
+    def _may_overwrite(self, unit: int, dying: Node, stored: Node) -> bool:
+        launch = self.launches.get(self.units[unit])
+        if launch is None or dying not in launch.nodes or not self._on_cpu():
+            return False
+        return may_overwrite(launch.kernel, launch.nodes.index(dying), launch.nodes.index(stored))
 
     def _reads(self, unit: Unit) -> set[Node]:
         """The nodes whose memory a unit reads."""
@@ -190,7 +217,9 @@ class _Writer:
     def _kernel(self, unit: Unit, reuse: dict[Node, Node]) -> None:
         launch = self.launches[unit]
         for node in unit.stored:
-            if node in reuse:
+            if node in self.direct:
+                self.names[node] = self.names[self.direct[node]]
+            elif node in reuse:
                 self.names[node] = self.names[reuse[node]]
             else:
                 self.names[node] = f"buf{len(self.names)}"

@@ -237,19 +237,23 @@ class Attempt:
 
     def _guard_memory(self) -> None:
         """Where a tensor from outside is written, how it overlaps with others is part of what was compiled."""
-        from ..guards.tensors import NoInnerOverlapGuard, OverlapGuard
+        from ..guards.tensors import DisjointGuard, NoInnerOverlapGuard, OverlapGuard, are_disjoint
 
-        inputs = self.tr.graph.inputs
-        for entry in inputs:
-            if not entry.mutated or entry.value.real is None:
-                continue
+        inputs = [entry for entry in self.tr.graph.inputs if entry.value.real is not None]
+        written = [entry for entry in inputs if entry.mutated]
+        for entry in written:
             if torch._debug_has_internal_overlap(entry.value.real) != 1:
                 self.tr.guard(NoInnerOverlapGuard(entry.source))
-            for other in inputs:
-                if other is not entry and other.value.real is not None:
-                    overlapping = memory_overlaps(entry.value.real, other.value.real)
-                    self.tr.graph.has_aliased_mutation |= overlapping
-                    self.tr.guard(OverlapGuard(entry.source, other.source, overlapping))
+        strided = [(e, real) for e in inputs if (real := e.value.real) is not None and real.layout is torch.strided]
+        changed, read = ([pair for pair in strided if pair[0].mutated is wanted] for wanted in (True, False))
+        if are_disjoint((real for _, real in changed), (real for _, real in read)):
+            if changed and len(strided) > 1:
+                self.tr.guard(DisjointGuard(tuple(e.source for e, _ in changed), tuple(e.source for e, _ in read)))
+            return
+        for entry, other in ((e, o) for e in written for o in inputs if o is not e):
+            overlapping = memory_overlaps(entry.value.real, other.value.real)
+            self.tr.graph.has_aliased_mutation |= overlapping
+            self.tr.guard(OverlapGuard(entry.source, other.source, overlapping))
 
     def _assemble(self, glue: Glue, call_lines: list[str]) -> tuple[str, dict[str, Any], Any]:
         """The function's text, its namespace, and the check."""

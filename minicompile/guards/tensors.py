@@ -188,6 +188,35 @@ class OverlapGuard(Guard):
 
 
 @dataclass(frozen=True)
+class DisjointGuard(Guard):
+    """None of the tensors that the graph writes to shares memory with another of them, or with one that it reads.
+
+    One call for all pairs: an optimizer's step writes to hundreds of tensors.
+    """
+
+    written: tuple[Source, ...]
+    read: tuple[Source, ...]
+    rank: ClassVar[int] = 60
+
+    def sources(self) -> tuple[Source, ...]:
+        return (*self.written, *self.read)
+
+    def condition(self, scope: Scope) -> str:
+        written, read = ("".join(f"{scope.read(source)}, " for source in group) for group in (self.written, self.read))
+        return f"{scope.keep(are_disjoint)}(({written}), ({read}))"
+
+    def miss(self, frame: Frame) -> str | None:
+        for i, first in enumerate(self.written):
+            for second in (*self.written[i + 1 :], *self.read):
+                if memory_overlaps(frame.value(first), frame.value(second)):
+                    return f"{first.describe()} and {second.describe()} share memory now, and one of them is written to"
+        return None
+
+    def __str__(self) -> str:
+        return f"{len(self.written)} tensors that are written to share no memory with others"
+
+
+@dataclass(frozen=True)
 class NoInnerOverlapGuard(Guard):
     """No two elements of the tensor are one place in memory (an expanded tensor); needed where it is written to."""
 
@@ -220,9 +249,27 @@ def memory_overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:
     return low < other_high and other_low < high
 
 
+def are_disjoint(written: Iterable[torch.Tensor], read: Iterable[torch.Tensor]) -> bool:
+    """Whether no written tensor's address range meets another tensor's; in the sense of `memory_overlaps`."""
+    ranges = [(*_address_range(tensor), True) for tensor in written]
+    ranges += [(*_address_range(tensor), False) for tensor in read]
+    ranges.sort()
+    end = written_end = 0  # of all ranges so far, and of the written ones
+    for low, high, is_written in ranges:
+        if low < high:
+            if low < (end if is_written else written_end):
+                return False
+            end = max(end, high)
+            if is_written:
+                written_end = max(written_end, high)
+    return True
+
+
 def _address_range(tensor: torch.Tensor) -> tuple[int, int]:
     if tensor.numel() == 0:
         return (0, 0)
     start = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return (start, start + tensor.nbytes)
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return (start, start + (last + 1) * tensor.element_size())

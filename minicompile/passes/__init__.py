@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.graph import Graph
 from ..ir.verifier import verify
-from . import addmm, algebra, attention, cse, dce, fold
+from . import addmm, algebra, attention, cse, dce, fold, gathers
 
 __all__ = ["PASSES", "run"]
 
@@ -24,6 +24,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "cse": cse.run,
     "attention": attention.run,
     "addmm": addmm.run,
+    "gathers": gathers.run,
 }
 """Name → pass, in the order in which they run."""
 

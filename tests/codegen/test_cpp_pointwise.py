@@ -128,6 +128,33 @@ def test_float_functions_are_within_two_ulp() -> None:
     assert all(error <= 2 for error, _ in worst.values()), {k: v for k, v in worst.items() if v[0] > 2}
 
 
+ODD = ("sin", "tan", "tanh", "erf", "expm1", "log1p", "asin", "atan", "sinh", "asinh", "atanh")
+
+
+def test_odd_functions_keep_the_sign_of_zero() -> None:
+    b = B("zeros")
+    x = b.input(4)
+    zeros = torch.tensor([0.0, -0.0, 0.0, -0.0])
+    for name, got in zip(ODD, compile_ir(b.finish(*[getattr(b, f)(x) for f in ODD]))(zeros), strict=True):
+        assert torch.equal(got, zeros) and torch.equal(got.signbit(), zeros.signbit()), name
+
+
+def test_one_distant_angle_in_a_block_of_near_ones() -> None:
+    """The block is then done again with the exact functions; blocks before and after it are not."""
+    x = torch.linspace(-70000, 70000, 3 * 4096 + 5)
+    x[4096 + 100 : 4096 + 106] = torch.tensor([1e5, -1e30, torch.inf, -torch.inf, torch.nan, -0.0])
+    b = B("angles")
+    node = b.input_like(x)
+    results = compile_ir(b.finish(b.sin(node), b.cos(node), b.sum(b.sin(node), 0)))(x)
+    for got, want in zip(results, (x.double().sin(), x.double().cos()), strict=False):
+        assert ulps(got, want).max() <= 2
+    assert results[2].isnan().all()
+    near = x[:4096].clone()
+    b = B("sum")
+    total = compile_ir(b.finish(b.sum(b.sin(b.input_like(near)), 0)))(near)[0]
+    torch.testing.assert_close(total, near.double().sin().sum().float().reshape(1), rtol=1e-5, atol=1e-4)
+
+
 CASTS = [*FLOATS, *INTS, torch.bool]
 
 

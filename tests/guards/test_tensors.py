@@ -12,10 +12,12 @@ from minicompile.frontend.sources import AttrSource, ItemSource
 from minicompile.guards import GuardSet, build_check
 from minicompile.guards.kinds import SameObjectGuard, TypeGuard
 from minicompile.guards.tensors import (
+    DisjointGuard,
     NoInnerOverlapGuard,
     OverlapGuard,
     StorageOffsetGuard,
     TensorGuard,
+    are_disjoint,
     memory_overlaps,
 )
 
@@ -147,6 +149,23 @@ def test_overlap():
     assert_hit(shared, whole[:6], whole[5:])
     assert_miss(apart, (whole[:6], whole[5:]), "argument x and argument y share memory now")
     assert_miss(shared, (whole[:5], whole[5:]), "no longer share memory")
+
+
+def test_disjoint():
+    whole = torch.randn(12)
+    checked = Checked(DisjointGuard((X,), (Y,)))
+    assert_hit(checked, whole[:5], whole[5:])
+    assert_hit(checked, whole[5:5], whole)
+    assert_miss(checked, (whole[:6], whole[5:]), "argument x and argument y share memory now")
+
+
+def test_many_tensors_are_disjoint():
+    parts = list(torch.randn(12).split(2))
+    assert are_disjoint(parts, []) and are_disjoint(parts[:3], parts[3:])
+    assert are_disjoint([], [parts[0], parts[0]]) and are_disjoint(parts[:1], [parts[1], parts[1]])
+    whole = torch.randn(4, 6)
+    assert not are_disjoint([whole[0]], [whole]) and not are_disjoint([whole], [whole[1], whole[3]])
+    assert not are_disjoint([whole[:, 0], whole[:, 1]], [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Gather the operands instead of the result: a loss that picks one logit a row need not write the whole log-softmax.
+
+In, out: a Graph. `gather(f(x, expand(r)), i)` becomes `f(gather(x, i), expand(r))` where f is a short chain of cheap
+pointwise ops over tensors that are in memory anyhow, r has size 1 in the gathered dimensions, and much less is gathered
+than there is. Masked gathers stay: f(0) need not be 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..ir.graph import Graph, Node
+from ..ir.ops import GATHER, POINTWISE
+from ..ir.rewrite import keep
+
+IN_MEMORY = ("input", "constant", "extern", "getitem")
+"""Gathering from these costs no store."""
+
+MAX_COST = 16
+"""What is computed anew for each gathered element, at most: one exp, or a few additions."""
+
+LESS = 8
+"""How many times fewer elements must be gathered than there are."""
+
+
+def run(graph: Graph) -> Graph:
+    """See the module's docstring."""
+
+    def rule(node: Node, args: tuple[Any, ...]) -> Node:
+        new = keep(node, args)
+        if new.op != GATHER or new.attrs["masked"] or not _is_small_part(new) or _cost(new.args[0]) > MAX_COST:
+            return new
+        return _sunk(new, new.args[0]) or new
+
+    return graph.rewrite(rule)
+
+
+def _is_small_part(node: Node) -> bool:
+    here, there = node.tensor.numel, node.args[0].tensor.numel
+    return isinstance(here, int) and isinstance(there, int) and here * LESS <= there
+
+
+def _cost(node: Any) -> int:
+    """Of the chain of pointwise ops that ends in the node."""
+    if not isinstance(node, Node) or node.op not in (*POINTWISE, "cast"):
+        return 0
+    own = POINTWISE[node.op].cost if node.op in POINTWISE else 1
+    return own + sum(_cost(arg) for arg in node.args)
+
+
+def _sunk(gather: Node, source: Node) -> Node | None:
+    """What `gather` yields if it reads `source`, computed from gathered operands; None where that won't do."""
+    if source.op not in (*POINTWISE, "cast"):
+        return None
+    args = [_operand(gather, arg) if isinstance(arg, Node) else arg for arg in source.args]
+    if any(arg is None for arg in args):
+        return None
+    return replace(source, args=tuple(args), type=source.tensor.like(shape=gather.tensor.shape), origin=gather.origin)
+
+
+def _operand(gather: Node, node: Node) -> Node | None:
+    shape = gather.tensor.shape
+    if node.op in IN_MEMORY:
+        type = node.tensor.like(shape=shape)
+        return replace(gather, args=(node, *gather.args[1:]), type=type)
+    if node.op == "expand":
+        return _row_value(gather, node)
+    return _sunk(gather, node)
+
+
+def _row_value(gather: Node, node: Node) -> Node | None:
+    """An expanded operand: the same wherever in the gathered dimensions it is read."""
+    base, shape = node.args[0], gather.tensor.shape
+    if any(base.tensor.shape[dim] != 1 for dim in gather.attrs["dims"]):
+        return None
+    if base.tensor.shape == shape:
+        return base
+    strides = tuple(
+        0 if size == 1 and wide != 1 else stride
+        for size, wide, stride in zip(base.tensor.shape, shape, base.tensor.strides, strict=True)
+    )
+    return replace(node, type=base.tensor.like(shape=shape, strides=strides))

@@ -1,0 +1,114 @@
+"""Kernels cut where their masks change: what is cut, what is left alone, and that nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import minicompile
+from minicompile.codegen.compile import lower_units
+from minicompile.codegen.fusion import fuse
+from minicompile.codegen.kernel_ir import Affine, Axis, Buffer, Kernel, Value
+from minicompile.codegen.pieces import AT_MOST, pieces
+from minicompile.codegen.prepare import Views, prepare
+
+
+def kernels_of(fn: Callable[..., Any], *args: Tensor) -> list[Kernel]:
+    """The kernels of a function as code generation sees them; its results are checked against eager's."""
+    compiled = minicompile.compile(fn, fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*args), fn(*args))
+    graph = prepare(compiled.entries[0].graphs[0].compiled.ir)
+    return [low.kernel for low in lower_units(fuse(graph, Views()).units, graph).values()]
+
+
+def masked_loads(kernel: Kernel) -> int:
+    return sum(value.op == "load" and bool(value.attrs.get("masked")) for value in kernel.body)
+
+
+def test_concatenated_tensors_are_loaded_without_masks() -> None:
+    (kernel,) = kernels_of(lambda *xs: torch.relu(torch.cat(xs)), *(torch.randn(3 + i, 40) for i in range(4)))
+    parts = pieces(kernel)
+    assert len(parts) == 4 and masked_loads(kernel) == 4 and not any(map(masked_loads, parts))
+    assert len({part.name for part in parts} | {kernel.name}) == 5
+
+
+def test_padding_on_all_sides() -> None:
+    (kernel,) = kernels_of(lambda x: F.pad(x, (20, 24, 2, 3), value=1.5) * 2, torch.randn(2, 30, 64))
+    parts = pieces(kernel)
+    assert len(parts) == 9 and not any(map(masked_loads, parts))
+    assert sum(any(value.op == "load" for value in part.body) for part in parts) == 1
+
+
+def test_short_ends_of_a_row_are_not_cut_off() -> None:
+    (kernel,) = kernels_of(lambda x: F.pad(x, (1, 1)) * 2, torch.randn(30, 64))
+    assert pieces(kernel) == [kernel]
+
+
+def test_too_many_parts_stay_together() -> None:
+    count = AT_MOST + 1
+    kernels = kernels_of(lambda *xs: torch.cat(xs) + 1, *(torch.randn(2, 40) for _ in range(count)))
+    assert [pieces(kernel) for kernel in kernels] == [[kernel] for kernel in kernels]
+
+
+def test_halves_of_a_row_that_change_places() -> None:
+    def rotate(x: Tensor, cos: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1)
+
+    kernels = kernels_of(rotate, torch.randn(4, 6, 64), torch.randn(6, 64))
+    assert any(len(pieces(kernel)) == 2 for kernel in kernels)
+
+
+def test_a_reduction_of_a_concatenation() -> None:
+    kernels_of(lambda x, y: torch.cat((x, y)).sum(1), torch.randn(20, 50), torch.randn(30, 50))
+    kernels_of(lambda x, y: torch.cat((x, y)).softmax(0), torch.randn(20, 50), torch.randn(30, 50))
+
+
+def test_a_reduction_that_a_mask_removes_in_one_part() -> None:
+    """For p0 ≥ 40 each row is copied whole, without any reduction: that part alone would have no loop over the row."""
+    x, y, out = (Buffer(name, torch.float32, 500, name == "out0") for name in ("in0", "in1", "out0"))
+    row = Affine((("p0", 5), ("r0", 1)))
+    index = Value("index", (), torch.int64, {"index": Affine((("p0", 1),))})
+    limit = Value("const", (), torch.int64, {"value": 40})
+    mask = Value("lt", (index, limit), torch.bool)
+    loads = [Value("load", (), torch.float32, {"buffer": buffer, "index": row}) for buffer in (x, y)]
+    total = Value("reduce", (loads[0],), torch.float32, {"kind": "sum"})
+    chosen = Value("where", (mask, total, loads[1]), torch.float32)
+    store = Value("store", (chosen,), torch.float32, {"buffer": out, "index": row, "block": True})
+    axes = (Axis("p0", 100, "parallel", 100), Axis("r0", 5, "reduce", 5))
+    kernel = Kernel("k", axes, (x, y, out), (index, limit, mask, *loads, total, chosen, store), ())
+    assert pieces(kernel) == [kernel]
+
+
+def comparison_kernel(op: str, constant: int, offset: int) -> Kernel:
+    """out[i] = op(i + offset, constant) over i < 100, as a kernel of its own."""
+    index = Value("index", (), torch.int64, {"index": Affine((("p0", 1),), offset)})
+    other = Value("const", (), torch.int64, {"value": constant})
+    compared = Value(op, (index, other), torch.bool)
+    out = Buffer("out0", torch.bool, 100, True)
+    place = {"buffer": out, "index": Affine((("p0", 1),)), "block": True}
+    store = Value("store", (compared,), torch.bool, place)
+    return Kernel("k", (Axis("p0", 100, "parallel", 100),), (out,), (index, other, compared, store), ())
+
+
+@pytest.mark.parametrize("op", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize(("constant", "offset"), [(40, 0), (40, -7), (-5, 0), (99, 0), (100, 0), (1000, 0), (40, 24)])
+def test_each_piece_decides_the_comparison_rightly(op: str, constant: int, offset: int) -> None:
+    want = getattr(torch, op)(torch.arange(100) + offset, constant).tolist()
+    got: list[bool] = []
+    kernel = comparison_kernel(op, constant, offset)
+    parts = pieces(kernel)
+    for part in parts:
+        (value,) = next(iter(part.stores())).args
+        if value.op != "const":
+            assert parts == [kernel]  # an end is too short to be cut off
+            return
+        assert next(iter(part.stores())).attrs["index"].offset == len(got)
+        got += [value.attrs["value"]] * int(part.axes[0].size)
+    assert got == want

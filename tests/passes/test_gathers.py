@@ -1,0 +1,71 @@
+"""Gathering the operands instead of the result: when it is done, and that results stay eager's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import minicompile
+
+
+def compiled(fn: Callable[..., Any], *args: Tensor) -> Any:
+    """The compiled graph of a function, whose results were compared with eager's."""
+    call = minicompile.compile(fn, fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(call(*args), fn(*args))
+    return call.entries[0].graphs[0].compiled
+
+
+def writes_whole_rows(graph: Any, numel: int) -> bool:
+    """Whether some kernel stores a tensor of that many elements."""
+    return f"({numel // 8}, 8" in graph.wrapper_source or f"(8, {numel // 8})" in graph.wrapper_source
+
+
+def ops_before_gather(graph: Any) -> list[str]:
+    ops = [node.op for node in graph.ir.nodes]
+    return ops[: ops.index("gather")]
+
+
+def test_cross_entropy_does_not_store_the_log_softmax() -> None:
+    target = torch.tensor([0, 3, 999, 5, -100, 7, 500, 2])
+    graph = compiled(lambda x, t: F.cross_entropy(x, t), torch.randn(8, 1000), target)
+    assert not writes_whole_rows(graph, 8000)
+
+
+def test_all_targets_ignored_is_nan_as_in_eager() -> None:
+    call = minicompile.compile(lambda x, t: F.cross_entropy(x, t))
+    x, target = torch.randn(4, 100), torch.full((4,), -100)
+    assert call(x, target).isnan() and F.cross_entropy(x, target).isnan()
+
+
+def test_a_target_out_of_range_is_refused() -> None:
+    call = minicompile.compile(lambda x, t: F.cross_entropy(x, t))
+    with pytest.raises(IndexError):
+        call(torch.randn(8, 100), torch.full((8,), 100))
+
+
+def test_gathered_from_a_computed_value_by_index_select() -> None:
+    rows = torch.tensor([3, 0, 3])
+    compiled(lambda x, b, i: (x * 2 + b).index_select(0, i), torch.randn(64, 5), torch.randn(5), rows)
+    compiled(lambda x, b, i: (x * 2 + b[:, None]).gather(1, i), torch.randn(8, 64), torch.randn(8),
+             torch.randint(64, (8, 2)))
+
+
+def test_a_row_value_that_differs_along_the_gathered_dimension_is_gathered_itself() -> None:
+    index = torch.tensor([[5], [63], [0], [1]])
+    compiled(lambda x, c, i: (x + c).gather(1, i), torch.randn(4, 64), torch.randn(64), index)
+
+
+def test_half_precision() -> None:
+    index = torch.tensor([[5], [63], [0], [1]])
+    compiled(lambda x, i: (x.float() * 3).gather(1, i), torch.randn(4, 64).bfloat16(), index)
+
+
+def test_what_is_gathered_nearly_whole_is_computed_once() -> None:
+    graph = compiled(lambda x, i: torch.exp(x).gather(1, i), torch.randn(8, 100), torch.randint(100, (8, 100)))
+    assert ops_before_gather(graph) == ["exp"]

@@ -1,0 +1,51 @@
+"""The benchmark program: one row for real, and the report on made-up results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.measure import BOUND, EAGER, INDUCTOR, OURS, Result, measure
+from benchmarks.report import table, verdict, write_json, write_svg
+from benchmarks.suite import QUICK, SUITE
+from minicompile.inspect.timing import Timing
+
+
+def made_up(name: str, eager: float, theirs: float, ours: float, bound: float, kind: str = "kernel") -> Result:
+    times = {n: Timing(s, s, s) for n, s in ((EAGER, eager), (INDUCTOR, theirs), (OURS, ours), (BOUND, bound))}
+    return Result(name, kind, True, times, {OURS: 0.1, INDUCTOR: 1.0}, {EAGER: 1e-7, OURS: 1e-7}, 100, 1, 1)
+
+
+def test_a_row_is_measured() -> None:
+    result = measure(SUITE["tanh in cache"], inductor=False, rounds=2)
+    assert not result.problems and result.kernels == 1 and result.times.keys() == {EAGER, OURS}
+    assert result.first[OURS] > 0 and result.errors[OURS] < 1e-6
+
+
+def test_a_row_that_writes_its_arguments_and_a_bound() -> None:
+    result = measure(SUITE["normalise images"], inductor=False, rounds=2)
+    assert BOUND in result.times and result.moved == 32 * 3 * 224 * 224 * 5 + 2 * 3 * 4
+
+
+def test_verdict_names_the_slow_rows() -> None:
+    lines = "\n".join(verdict([made_up("fast", 4, 4, 1, 1), made_up("slow", 1, 1, 2, 1)]))
+    assert "below 1: slow 0.50" in lines and "over 1.15 of the bandwidth bound: slow 2.00" in lines
+    assert "geometric mean 1.41" in lines and "first call, empty cache: 0.10" in lines
+
+
+def test_table_json_and_plot(tmp_path: Path) -> None:
+    results = [made_up("x < y", 2, 3, 1, 1)]
+    assert table(results).row_count == 1
+    write_json(results, tmp_path / "bench.json")
+    assert json.loads((tmp_path / "bench.json").read_text())["rows"][0]["times"][OURS]["median"] == 1
+    write_svg(results, tmp_path / "bench.svg")
+    bars = ElementTree.parse(tmp_path / "bench.svg").iter("{http://www.w3.org/2000/svg}rect")
+    assert len(list(bars)) == 6  # three of the legend, three of the row
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_quick_rows_exist(name: str) -> None:
+    assert name in SUITE
