@@ -150,7 +150,7 @@ class GraphBuilder:
             return self.sizes[expr]
         if expr.is_Symbol:
             first = self.inputs[0].value.node if self.inputs else None
-            node = self._placeholder(str(expr), self._examples.get(expr, example), first)
+            node = self._placeholder(str(expr), self._example_of(expr, example), first)
         else:
             node = self._size_arithmetic(tr, expr, example)
         self.sizes[expr] = node
@@ -163,10 +163,17 @@ class GraphBuilder:
             return int(example)
         operands = [self._size_node(tr, argument, example) for argument in expr.args]
         result = operands[0]
-        for operand in operands[1:]:
+        for count, operand in enumerate(operands[1:], 2):
             result = self._emit("call_function", op, (result, operand), {}, tr.origin(op.__name__))
-            result.meta["example_value"] = example
+            result.meta["example_value"] = self._example_of(expr.func(*expr.args[:count]), example)
         return result
+
+    def _example_of(self, expr: Any, whole: torch.SymInt) -> torch.SymInt:
+        """The symbolic int of a part of `whole`'s expression."""
+        known = self._examples.get(expr)
+        if known is None:
+            known = self._examples[expr] = whole.node.shape_env.create_symintnode(expr, hint=None)
+        return known
 
     # ---- calls ----
 

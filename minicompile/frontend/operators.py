@@ -83,7 +83,8 @@ def unary(tr: Tracer, op: Callable[..., Any], operand: Value) -> Value:
     if isinstance(operand, TensorValue):
         return tr.torch_call(op, [operand], {})
     if isinstance(operand, SymIntValue):
-        return tr.number(op(operand.sym))
+        # SymInt has no `~`.
+        return tr.number(-operand.sym - 1 if op is operator.invert else op(operand.sym))
     special = operand.binary(tr, op, operand, False) if not isinstance(operand, ConstantValue) else None
     return special if special is not None else tr.fold(op, operand)
 

@@ -6,6 +6,7 @@ half precision accumulate in float32), and drop dimensions after.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -72,7 +73,14 @@ def amin(c: Any, x: Node, dim: Any = (), keepdim: bool = False) -> Node:
 
 def _extremum(c: Any, op: str, x: Node, dim: Any, keepdim: bool) -> Node:
     dims = dims_of(x, dim)
+    refuse_extremum_of_nothing(x, dims)
     return _finish(c, c.reduce(op, x, dims), dims, keepdim)
+
+
+def refuse_extremum_of_nothing(x: Node, dims: Iterable[int]) -> None:
+    """The largest of no elements is an error in eager, so eager's operator is called and says it."""
+    if any(x.tensor.shape[dim] == 0 for dim in dims):
+        raise NotConvertible("the largest or smallest of no elements")
 
 
 @rule("max.default")

@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.graph import Node
 from ..ir.types import dtype_kind
 from .rules import rule
+from .rules_reduction import refuse_extremum_of_nothing
 
 
 def _scan(op: str) -> Any:
@@ -57,6 +58,7 @@ def _with_place(op: str) -> Any:
         if x.tensor.rank == 0:
             return [x, c.full(0, c.outs[1])]
         dim %= x.tensor.rank
+        refuse_extremum_of_nothing(x, (dim,))
         if c.is_used(1):
             best, place = extremum_with_place(c, op, x, dim)
             return [c.reshape(best, c.out.shape), c.reshape(place, c.out.shape)]

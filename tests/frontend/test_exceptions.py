@@ -168,3 +168,23 @@ def test_a_failing_backend_falls_back_with_one_warning() -> None:
     strict = minicompile.compile(lambda x: x + 1, backend=broken, fullgraph=True)
     with pytest.raises(BackendError, match="no kernel today"):
         strict(X)
+
+
+EXTREMA_OF_NOTHING = {
+    "max": lambda x: x.max(),
+    "min of a row": lambda x: x.min(-1),
+    "amax": lambda x: x.amax(),
+    "argmax": lambda x: x.argmax(),
+    "argmin of a row": lambda x: x.argmin(-1),
+    "aminmax": lambda x: torch.aminmax(x),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMA_OF_NOTHING)
+def test_extrema_of_no_elements_raise_as_in_eager(name):
+    fn, empty = EXTREMA_OF_NOTHING[name], torch.ones(2, 0)
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        fn(empty)
+    with pytest.raises(eager.type) as ours:
+        minicompile.compile(fn)(empty)
+    assert str(ours.value) == str(eager.value)

@@ -111,7 +111,9 @@ class SymIntValue(Value):
             return None
         try:
             result = op(number, self.sym) if swapped else op(self.sym, number)
-        except (TypeError, ValueError, ZeroDivisionError) as error:
+        except TypeError:  # what ints can and symbolic ints cannot
+            return tr.fold(op, *((other, specialized(tr, self)) if swapped else (specialized(tr, self), other)))
+        except (ValueError, ZeroDivisionError) as error:
             fail(error)
         return tr.number(result)
 

@@ -1,0 +1,65 @@
+"""Python ints that vary from call to call: what is computed from them is right for every value, not for one."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import minicompile
+from tests.support import assert_same
+
+USES = {
+    "sum": lambda x, n: x + (n + 1),
+    "nested": lambda x, n: x * (2 * n + 1) - (n - 3) * 2,
+    "two uses": lambda x, n: (x + n * 2, x * (n + 1), n * n),
+    "floor division": lambda x, n: x + n // 2 + n % 3,
+    "true division": lambda x, n: x * (n / 4) + 1 / n,
+    "power": lambda x, n: x + n**2 + 2**n,
+    "negated": lambda x, n: x + -n + abs(-n) + +n,
+    "min and max": lambda x, n: x + min(n, 5) + max(n, 4, 1),
+    "float": lambda x, n: x * (n * 0.5) + math.sqrt(n) + float(n),
+    "bits": lambda x, n: x + (n << 1) + (n >> 1) + (n & 3) + (n | 8) + (n ^ 5) + ~n,
+    "comparison": lambda x, n: x + 1 if n > 5 else x - n,
+    "divisibility": lambda x, n: x * n if n % 2 == 0 else x - n,
+    "range": lambda x, n: sum(x * i for i in range(n)),
+    "text": lambda x, n: (f"{n}:{n + 1:>4}", str(n), x + n),
+    "sizes": lambda x, n: (torch.arange(n), x.new_full((n + 1,), 2.0), torch.zeros(n, 2).view(-1)),
+    "divmod and round": lambda x, n: (divmod(n, 3), round(n / 3, 1), int(n * 0.7), x + n),
+    "bool": lambda x, n: (bool(n), not n, n == 4, x * (n == 4)),
+    "list of them": lambda x, n: ([n, n + 1][n % 2], {n: "n"}, (n,) * 2, x + n),
+}
+
+
+def outcome(fn, *args):
+    try:
+        return fn(*args)
+    except (ArithmeticError, ValueError, RuntimeError) as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("values", [(3, 4, 5, 6, 9, 2), (4, 5, 0, -3, 7, 1), (2**40, 2**41, 3)], ids=str)
+@pytest.mark.parametrize("name", USES)
+def test_arguments(name, values):
+    fn = USES[name]
+    if max(values) > 100 and name in ("range", "power", "bits", "sizes"):
+        values = (30, 31, 3)
+    compiled = minicompile.compile(fn)
+    x = torch.arange(3.0)
+    for n in values:
+        assert_same(outcome(compiled, x, n), outcome(fn, x, n))
+
+
+@pytest.mark.parametrize("name", USES)
+def test_attributes_that_the_call_itself_changes(name):
+    def step(x, state):
+        state.count += 1
+        return USES[name](x, state.count), state.count
+
+    compiled = minicompile.compile(step)
+    x, ours, eager = torch.arange(3.0), SimpleNamespace(count=1), SimpleNamespace(count=1)
+    for _ in range(5):
+        assert_same(compiled(x, ours), step(x, eager))
+    assert ours.count == eager.count == 6
