@@ -1,7 +1,8 @@
-"""The two C extensions; everything else about the package stands in pyproject.toml.
+"""The C extensions; everything else about the package stands in pyproject.toml.
 
-Both are optional: where no C compiler is found, or the Python's internals are unknown to eval_frame.c, the package
-installs without them, and `frontend/hook.py` and `runtime/launch.py` use their pure Python doors.
+All are optional: where no C compiler is found, or the Python's internals are unknown to eval_frame.c, the package
+installs without them, and `frontend/hook.py`, `runtime/launch.py` and `runtime/launch_cuda.py` use their pure Python
+doors.
 """
 
 from setuptools import Extension, setup
@@ -16,5 +17,6 @@ setup(
             optional=True,
         ),
         Extension("minicompile.runtime._launch", ["minicompile/runtime/launch.c"], optional=True),
+        Extension("minicompile.runtime._launch_cuda", ["minicompile/runtime/launch_cuda.c"], optional=True),
     ]
 )

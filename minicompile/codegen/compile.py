@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from ..config import config
 from ..ir.graph import Graph, Node
 from ..ir.ops import CREATION
@@ -22,6 +24,7 @@ from .compiled import CompiledGraph, KernelInfo
 from .fusion import Unit, fuse
 from .lower_kernel import Lowered, lower_kernel
 from .prepare import Views, prepare
+from .split_reductions import split_reductions
 from .triton_compat import INTERPRETED
 from .wrapper import Launch, write_wrapper
 
@@ -44,7 +47,7 @@ def compile_ir(
     backend = choose_backend(graph, backend)
     seconds: dict[str, float] = {}
     with _timed(seconds, "fusion"):
-        prepared = prepare(graph)
+        prepared = prepare(split_reductions(graph) if backend == "triton" else graph)
         views = Views()
         plan = fuse(prepared, views)
     with _timed(seconds, "kernels"):
@@ -52,7 +55,9 @@ def compile_ir(
         lowered = lower_units(plan.units, prepared, exact)
         kernels = list(lowered.values())
         backend_module = _printer(backend)
-        source, infos, calls = backend_module.build([low.kernel for low in kernels], seconds)
+        source, infos, calls = backend_module.build(
+            [low.kernel for low in kernels], seconds, _device(graph), bool((options or {}).get("tune"))
+        )
     with _timed(seconds, "wrapper"):
         launches = {
             unit: Launch(low.kernel, low.nodes, call) for (unit, low), call in zip(lowered.items(), calls, strict=True)
@@ -73,6 +78,12 @@ def compile_ir(
         decisions=plan.decisions,
         seconds=seconds,
     )
+
+
+def _device(graph: Graph) -> torch.device | None:
+    """The GPU that the graph's kernels run on, if they do."""
+    types = [node.type for node in (*graph.nodes, *graph.inputs) if isinstance(node.type, TensorType)]
+    return next((type.device for type in types if type.device.type != "cpu"), None)
 
 
 def _printer(backend: str) -> Any:

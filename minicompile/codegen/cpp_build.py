@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import torch
+
 from ..runtime.cpp_build import build_shared_object
 from ..runtime.launch import load_kernel
 from .cpp import print_cpp, translation_unit
@@ -15,9 +17,9 @@ from .kernel_ir import Kernel
 
 
 def build(
-    kernels: Sequence[Kernel], seconds: dict[str, float]
+    kernels: Sequence[Kernel], seconds: dict[str, float], device: torch.device | None = None, tune: bool = False
 ) -> tuple[str, list[str], list[Callable[..., None]]]:
-    """See the module's docstring. `seconds["native"]` gets the compiler's time."""
+    """See the module's docstring. `seconds["native"]` gets the compiler's time; device and tuning are for GPUs."""
     if not kernels:
         return "", [], []
     texts = [print_cpp(kernel) for kernel in kernels]

@@ -1,31 +1,25 @@
 """Kernel IR → Triton.
 
-In: a `Kernel`. Out: `TritonText`: the source of one `@triton.jit` function, its block sizes and warps.
+In: a `Kernel`. Out: `TritonText`: the source of one `@triton.jit` function and its shape (see triton_shape.py).
 
-A pointwise kernel is a 1-D grid of blocks over the parallel axes taken as one. A reduction is a grid of XBLOCK rows;
-the reduce axes taken as one are RBLOCK lanes wide. If a row fits, it is loaded once and everything stays in registers
-(persistent); else the loops of `stages` walk it. Blocks are powers of two; lanes beyond the end are masked, and hold
-the reduction's identity. Indices are 32-bit where every offset is known to fit."""
+A block of a row kernel is XBLOCK rows by the lanes of a piece. Instructions at row level are printed once, those at
+block level once for each piece; a reduction joins the pieces, then the lanes. A row that is walked by a loop is
+printed by triton_loops.py. Lanes beyond the end are masked, and hold the reduction's identity. Indices are 32-bit where
+every offset is known to fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text
-from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis, place_text, register_dtype
+from .kernel_ir import Affine, Axis, Kernel, Value, place_text, register_dtype
 from .stages import stage
+from .triton_shape import Piece, Shape, shape_of
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
-
-PERSISTENT = 8192
-"""Longest row that is kept in registers."""
-
-LOOPED = 2048
-"""Lanes of a loop over a longer row."""
-
-COLUMN_LANES = 64
-"""Lanes of a reduction across memory; its rows lie side by side, so a program takes at least 32 of them."""
 
 HEAD = """\
 import triton
@@ -36,23 +30,20 @@ from minicompile.codegen.triton_prelude import *
 
 @dataclass(frozen=True)
 class TritonText:
-    """Source and launch parameters. `blocks`: the constexpr arguments; `rows`: programs = ceil(size / rows)."""
+    """Source and shape of one kernel."""
 
     kernel: Kernel
     source: str
-    blocks: dict[str, int]
-    rows: int
-    num_warps: int
+    shape: Shape
 
 
-def print_triton(kernel: Kernel) -> TritonText:
+def print_triton(kernel: Kernel, shape: Shape | None = None) -> TritonText:
     """The kernel as a Triton function. Its last arguments are the block sizes."""
-    return _Printer(kernel).text()
+    from .triton_loops import LoopPrinter
 
-
-def power_of_two(n: int) -> int:
-    """The next power of two, at least 1."""
-    return 1 << max(n - 1, 0).bit_length()
+    shape = shape_of(kernel) if shape is None else shape
+    printer = LoopPrinter if shape.kind == "rows" and not shape.pieces else Printer
+    return printer(kernel, shape).text()
 
 
 def fits_int32(kernel: Kernel) -> bool:
@@ -70,66 +61,115 @@ def fits_int32(kernel: Kernel) -> bool:
     return all(isinstance(bound, int) and abs(bound) < 2**31 - 2**20 for bound in bounds)
 
 
-class _Printer:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.names = {value: f"v{i}" for i, value in enumerate(kernel.body)}
+def divisors(kernel: Kernel, block: frozenset[Value]) -> set[Value]:
+    """Row-level sums by which whole rows of float32 are divided: their reciprocal is taken once a row. (The rounding
+    of a product with it is within that of the sum. What is no sum is divided exactly: x / x.amax() holds a 1.)"""
+    from_sum: set[Value] = set()
+    for value in kernel.body:
+        own = value.op == "reduce" and value.attrs["kind"] == "sum"
+        if value not in block and (own or value.op != "reduce" and any(arg in from_sum for arg in value.args)):
+            from_sum.add(value)
+    found = {v.args[1] for v in kernel.body if v.op == "div" and v in block and v.dtype == torch.float32}
+    return found & from_sum
+
+
+class Printer:
+    """Pointwise kernels, and reductions whose rows stay in registers."""
+
+    def __init__(self, kernel: Kernel, shape: Shape) -> None:
+        self.kernel, self.shape = kernel, shape
+        self.number = {value: i for i, value in enumerate(kernel.body)}
         self.parallel, self.reduce = kernel.of_kind("parallel"), kernel.of_kind("reduce")
-        self.rank = 2 if kernel.is_reduction else 1
-        size = kernel.size("reduce")
-        self.columns = lane_axis(kernel) is not None
-        self.persistent = isinstance(size, int) and size <= (COLUMN_LANES if self.columns else PERSISTENT)
-        inner = frozenset(axis.name for axis in self.reduce)
-        self.stages = stage(kernel, inner, 1 << 30)
+        self.rank = 1 if shape.kind == "flat" else 2
+        self.stages = stage(kernel, frozenset(axis.name for axis in self.reduce), 1 << 30)
+        self.block = self.stages.block if kernel.is_reduction else frozenset()
+        self.divisors = divisors(kernel, self.block)
         self.index = "tl.int32" if fits_int32(kernel) else "tl.int64"
+        self.masks: dict[str, str | None] = {}  # "x", "y", "r" → the name of that dimension's mask, if it has one
+        self.suffix = ""  # of block-level names: the piece
         self.lines: list[str] = []
         self.indent = "    "
 
     def text(self) -> TritonText:
         kernel = self.kernel
-        blocks, rows, warps = self._shape()
-        arguments = [*(b.name for b in kernel.buffers), *kernel.symbols, *(f"{b}: tl.constexpr" for b in blocks)]
-        self._rows_head()
-        if not kernel.is_reduction:
-            for value in kernel.body:
-                self._emit(value)
-        elif self.persistent:
-            self._lanes("tl.arange(0, RBLOCK)[None, :]")
-            for value in kernel.body:
-                self._emit(value)
-        else:
-            self._looped()
+        blocks = [f"{block}: tl.constexpr" for block in self.shape.blocks]
+        arguments = [*(b.name for b in kernel.buffers), *kernel.symbols, *blocks]
+        self._tile_head() if self.shape.kind == "tile" else self._rows_head()
+        self._body()
         source = "\n".join(["@triton.jit", f"def {kernel.name}({', '.join(arguments)}):", *self.lines])
-        return TritonText(kernel, source, blocks, rows, warps)
-
-    def _shape(self) -> tuple[dict[str, int], int, int]:
-        """Block sizes, rows a program, warps: enough work for a warp, few enough registers."""
-        if not self.kernel.is_reduction:
-            block = min(1024, power_of_two(max(self.kernel.hint("parallel"), 1)))
-            return {"XBLOCK": block}, block, 4
-        looped = COLUMN_LANES if self.columns else LOOPED
-        lanes = power_of_two(max(int(self.kernel.size("reduce")), 1)) if self.persistent else looped
-        rows = max(32 if self.columns else 1, min(64, 1024 // lanes))
-        rows = min(rows, power_of_two(max(self.kernel.hint("parallel"), 1)))
-        return {"XBLOCK": rows, "RBLOCK": lanes}, rows, max(1, min(16, rows * lanes // 256))
+        return TritonText(kernel, source, self.shape)
 
     def _line(self, text: str) -> None:
         self.lines.append(self.indent + text)
 
+    def _body(self) -> None:
+        """Block-level values wait until a reduction needs them, then are printed piece by piece."""
+        waiting: list[Value] = []
+        for value in self.kernel.body:
+            if value in self.block:
+                waiting.append(value)
+            elif value.op == "reduce":
+                self._each_piece(waiting)
+                waiting = []
+                self._reduce(value)
+            else:
+                self._emit(value)
+        self._each_piece(waiting)
+
+    def _each_piece(self, values: Sequence[Value]) -> None:
+        for k, piece in enumerate(self.shape.pieces if values else ()):
+            self._enter(k, piece)
+            for value in values:
+                self._emit(value)
+        self.suffix = ""
+
+    def _enter(self, k: int, piece: Piece) -> None:
+        self.suffix = f"_{k}" if len(self.shape.pieces) > 1 else ""
+        start = f"{piece.start} + " if piece.start else ""
+        self._lanes(f"{start}tl.arange(0, {piece.lanes})[None, :]", piece.masked)
+
+    def _name(self, value: Value) -> str:
+        return f"v{self.number[value]}{self.suffix if value in self.block else ''}"
+
     # --- axes ---------------------------------------------------------------------------------------------------
+
+    def _program(self) -> str:
+        return "tl.program_id(0)" + ("" if self.index == "tl.int32" else ".to(tl.int64)")
 
     def _rows_head(self) -> None:
         shape = "[:, None]" if self.rank == 2 else ""
-        program = "tl.program_id(0)" + ("" if self.index == "tl.int32" else ".to(tl.int64)")
-        self._line(f"x = {program} * XBLOCK + tl.arange(0, XBLOCK){shape}")
-        self._line(f"xmask = x < {dim_text(self.kernel.size('parallel'))}")
+        self._line(f"x = {self._program()} * XBLOCK + tl.arange(0, XBLOCK){shape}")
+        self._masked_unless_whole("x", self.kernel.size("parallel"), self.shape.blocks["XBLOCK"])
         self._decompose("x", self.parallel)
 
-    def _lanes(self, lanes: str) -> None:
+    def _tile_head(self) -> None:
+        """x along the columns, y along the rows of the block; the other axes from the program's number."""
+        (_, (y_size, height), (x_size, width)), (y_axis, x_axis) = self.shape.grid, self.shape.tile
+        self._line(f"program = {self._program()}")
+        self._line(f"across = ({dim_text(x_size)} + {width - 1}) // {width}")
+        self._line(f"down = ({dim_text(y_size)} + {height - 1}) // {height}")
+        self._line("x = program % across * XBLOCK + tl.arange(0, XBLOCK)[None, :]")
+        self._line("y = program // across % down * YBLOCK + tl.arange(0, YBLOCK)[:, None]")
+        self._masked_unless_whole("x", x_size, width)
+        self._masked_unless_whole("y", y_size, height)
+        self._line(f"{x_axis.name} = x")
+        self._line(f"{y_axis.name} = y")
+        rest = [axis for axis in self.parallel if axis not in self.shape.tile]
+        self._decompose("(program // across // down)", rest)
+
+    def _masked_unless_whole(self, name: str, size: object, block: int) -> None:
+        if isinstance(size, int) and size % block == 0:
+            self.masks[name] = None
+        else:
+            self.masks[name] = f"{name}mask"
+            self._line(f"{name}mask = {name} < {dim_text(size)}")
+
+    def _lanes(self, lanes: str, masked: bool) -> None:
         wide = "" if self.index == "tl.int32" else ".to(tl.int64)"
         self._line(f"r = ({lanes}){wide}")
-        self._line(f"rmask = r < {dim_text(self.kernel.size('reduce'))}")
-        self._line("mask = xmask & rmask")
+        self.masks["r"] = "rmask" if masked else None
+        if masked:
+            self._line(f"rmask = r < {dim_text(self.kernel.size('reduce'))}")
         self._decompose("r", self.reduce)
 
     def _decompose(self, flat: str, axes: Sequence[Axis]) -> None:
@@ -140,127 +180,143 @@ class _Printer:
             self._line(f"{axis.name} = {text}" if i == 0 else f"{axis.name} = {text} % ({dim_text(axis.size)})")
             inner = f"{inner} * ({dim_text(axis.size)})" if inner else dim_text(axis.size)
 
-    def _mask(self, index: Affine) -> str | None:
-        """The mask of what an index walks."""
-        over_rows = index.uses(frozenset(axis.name for axis in self.parallel))
-        over_lanes = index.uses(frozenset(axis.name for axis in self.reduce))
-        if over_rows and over_lanes:
-            return "mask"
-        return "rmask" if over_lanes else "xmask" if over_rows else None
+    def _mask(self, dimensions: str) -> str | None:
+        """The mask over some of the block's dimensions, None if all is inside."""
+        names = [self.masks[d] for d in dimensions]
+        return " & ".join(name for name in names if name is not None) or None
+
+    def _walked(self, index: Affine) -> str:
+        """The block's dimensions that an index walks."""
+        if self.shape.kind == "tile":
+            y, x = self.shape.tile
+            named = {"y": frozenset((y.name,)), "x": frozenset((x.name,))}
+        else:
+            named = {"x": frozenset(axis.name for axis in self.parallel)}
+        named["r"] = frozenset(axis.name for axis in self.reduce)
+        return "".join(dimension for dimension, names in named.items() if index.uses(names))
+
+    def _dimensions(self, value: Value) -> str:
+        """The block's dimensions that a value may differ along."""
+        if self.shape.kind == "tile":
+            return "yx"
+        return "xr" if value in self.block else "x"
+
+    def _zeros(self, dimensions: str) -> str:
+        """What gives a scalar the shape of the block."""
+        return " + ".join(f"{dimension} * 0" for dimension in dimensions)
 
     # --- instructions -------------------------------------------------------------------------------------------
 
     def _emit(self, value: Value) -> None:
-        name, args = self.names[value], [self.names[arg] for arg in value.args]
         if value.op == "store":
-            self._store(value, args[0])
-        elif value.op == "reduce":
-            self._line(f"{name}_in = {self._masked(value, args[0])}")
-            self._finish(value, f"{name}_in")
+            self._store(value)
         elif value.op == "scan":
-            self._line(f"{name} = {self._scanned(value, args[0])}")
+            self._line(f"{self._name(value)} = {self._scanned(value)}")
         else:
-            self._line(f"{name} = {self._expression(value, args)}")
+            self._line(f"{self._name(value)} = {self._expression(value)}")
+        self._prepare_divisor(value)
 
-    def _expression(self, value: Value, args: list[str]) -> str:
+    def _prepare_divisor(self, value: Value) -> None:
+        if value in self.divisors:
+            name = self._name(value)
+            self._line(f"{name}_scale = mc_divisor_scale({name})")
+            self._line(f"{name}_inverse = mc_div(1.0, {name} * {name}_scale)")
+
+    def _expression(self, value: Value) -> str:
+        args = [self._name(arg) for arg in value.args]
         if value.op == "load":
             return self._load(value, args)
         if value.op == "check":
-            size = dim_text(value.attrs["dim"])
-            low = f"-({size})" if value.attrs["wrap"] else "0"
-            self._line(f"tl.device_assert(({args[0]} >= {low}) & ({args[0]} < {size}), 'index out of range')")
-            return f"tl.where({args[0]} < 0, {args[0]} + {size}, {args[0]})" if value.attrs["wrap"] else args[0]
+            return self._check(value, args[0])
         if value.op == "const":
             return constant(value.attrs["value"], value.dtype, self.rank)
-        if value.op == "index":
-            return f"({value.attrs['index'].text()} + x * 0).to(tl.int64)"
-        if value.op == "size":
-            return f"({dim_text(value.attrs['dim'])} + x * 0).to(tl.int64)"
+        if value.op in ("index", "size"):
+            text = value.attrs["index"].text() if value.op == "index" else dim_text(value.attrs["dim"])
+            return f"({text} + {self._zeros('yx' if self.shape.kind == 'tile' else 'x')}).to(tl.int64)"
         if value.op == "cast":
             return cast_text(args[0], value.attrs["dtype"], value.dtype)
+        if value.op == "div" and value in self.block and value.args[1] in self.divisors:
+            return f"({args[0]} * {args[1]}_inverse) * {args[1]}_scale"
         return operation(value, args)
+
+    def _check(self, value: Value, arg: str) -> str:
+        """An index that eager would refuse stops the kernel, as eager's own does."""
+        size = dim_text(value.attrs["dim"])
+        low = f"-({size})" if value.attrs["wrap"] else "0"
+        within = f"({arg} >= {low}) & ({arg} < {size})"
+        mask = self._mask(self._dimensions(value))
+        within = within if mask is None else f"({within}) | ~({mask})"
+        self._line(f"tl.device_assert({within}, 'index out of range')")
+        return f"tl.where({arg} < 0, {arg} + {size}, {arg})" if value.attrs["wrap"] else arg
 
     def _load(self, value: Value, args: Sequence[str]) -> str:
         buffer = value.attrs["buffer"]
-        mask = self._load_mask(value, args)
-        where = f"{buffer.name} + ({place_text(value, args)})"
-        if mask is None:
+        where = f"{buffer.name} + ({place_text(value, args)}"
+        walked = self._dimensions(value) if args else self._walked(value.attrs["index"])
+        mask = self._mask(walked)
+        if args and value.attrs["masked"]:
+            mask = args[-1] if mask is None else f"{mask} & {args[-1]}"
+        if args:
+            where += f" + {self._zeros(walked)}"
+        elif not walked:
             where += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
-        text = f"tl.load({where})" if mask is None else f"tl.load({where}, {mask}, other=0)"
+        text = f"tl.load({where}))" if mask is None else f"tl.load({where}), {mask}, other=0)"
         register = register_dtype(buffer.dtype)
         return text if register == buffer.dtype else f"{text}.to({TL_TYPES[register]})"
 
-    def _load_mask(self, value: Value, args: Sequence[str]) -> str | None:
-        """The mask of a load; indices and a mask of its own make it walk what they walk."""
-        if not value.args:
-            return self._mask(value.attrs["index"])
-        lanes = value in self.stages.block and self.kernel.is_reduction
-        mask = "mask" if lanes else "xmask"
-        return f"{mask} & {args[-1]}" if value.attrs["masked"] else mask
-
-    def _scanned(self, value: Value, arg: str) -> str:
-        """The running result along the lanes; lanes beyond the end come last and do not matter."""
-        wide = f"{arg} + tl.zeros([XBLOCK, RBLOCK], {TL_TYPES[value.dtype]})"
-        return f"tl.associative_scan({wide}, 1, {COMBINE[SCANS[value.attrs['kind']].combine]})"
-
-    def _scan_looped(self, value: Value) -> None:
-        """The scan of one block of lanes, joined with what the blocks before have carried."""
-        name, arg, combine = self.names[value], self.names[value.args[0]], COMBINE[SCANS[value.attrs["kind"]].combine]
-        identity = constant(SCANS[value.attrs["kind"]].identity(value.dtype), value.dtype, 2)
-        self._line(f"{name} = {combine}({name}_carry, {self._scanned(value, arg)})")
-        self._line(f"{name}_all = tl.reduce(tl.where(mask, {arg}, {identity}), 1, {combine})[:, None]")
-        self._line(f"{name}_carry = {combine}({name}_carry, {name}_all)")
-
-    def _store(self, value: Value, arg: str) -> None:
+    def _store(self, value: Value) -> None:
         buffer, index = value.attrs["buffer"], value.attrs["index"]
-        mask = "mask" if value.attrs["block"] else "xmask"
-        zeros = "x * 0 + r * 0" if value.attrs["block"] else "x * 0"
-        self._line(f"tl.store({buffer.name} + ({index.text()} + {zeros}), {arg}, {mask})")
+        dimensions = "xr" if value.attrs["block"] else self._dimensions(value)
+        mask = self._mask(dimensions)
+        rest = "" if mask is None else f", {mask}"
+        place = f"{buffer.name} + ({index.text()} + {self._zeros(dimensions)})"
+        self._line(f"tl.store({place}, {self._name(value.args[0])}{rest})")
+
+    def _scanned(self, value: Value) -> str:
+        """The running result along the lanes; lanes beyond the end come last and do not matter."""
+        arg, combine = self._name(value.args[0]), COMBINE[SCANS[value.attrs["kind"]].combine]
+        return f"tl.associative_scan({arg} + tl.zeros_like(x * 0 + r * 0).to({TL_TYPES[value.dtype]}), 1, {combine})"
+
+    # --- reductions ---------------------------------------------------------------------------------------------
+
+    def _reduce(self, value: Value) -> None:
+        """Join the pieces if they are alike, then the lanes; else the lanes first."""
+        name, pieces = self._name(value), self.shape.pieces
+        combine = COMBINE[value.attrs["kind"]]
+        parts = []
+        for k, piece in enumerate(pieces):
+            self._enter(k, piece)
+            parts.append(f"{name}_in{self.suffix}")
+            self._line(f"{parts[-1]} = {self._inside(value)}")
+        self.suffix = ""
+        if len({piece.lanes for piece in pieces}) > 1:
+            for part in parts:
+                self._finish(value, part, part)
+        joined = parts[0]
+        for part in parts[1:]:
+            joined = f"{combine}({joined}, {part})"
+        if len({piece.lanes for piece in pieces}) > 1:
+            self._line(f"{name} = {joined}")
+        else:
+            self._finish(value, name, joined)
+        self._prepare_divisor(value)
 
     def _identity(self, value: Value) -> str:
         return scalar(REDUCTIONS[value.attrs["kind"]].identity(value.dtype), value.dtype)
 
-    def _masked(self, value: Value, arg: str) -> str:
+    def _inside(self, value: Value) -> str:
         """A reduction's operand, the identity in lanes beyond the end, one value a lane."""
-        identity = REDUCTIONS[value.attrs["kind"]].identity(value.dtype)
-        return f"tl.where(mask, {arg}, {constant(identity, value.dtype, 2)})"
+        arg, mask = self._name(value.args[0]), self._mask("r")
+        if value.args[0] not in self.block:
+            mask = "x + r >= 0" if mask is None else f"{mask} & (x + r >= 0)"
+        identity = constant(REDUCTIONS[value.attrs["kind"]].identity(value.dtype), value.dtype, 2)
+        return arg if mask is None else f"tl.where({mask}, {arg}, {identity})"
 
-    def _finish(self, value: Value, lanes: str) -> None:
+    def _finish(self, value: Value, name: str, lanes: str) -> None:
         """Lanes → one value a row."""
-        name, kind, type = self.names[value], value.attrs["kind"], TL_TYPES[value.dtype]
-        if kind in ("any", "all"):
-            reducer = "tl.max" if kind == "any" else "tl.min"
-            self._line(f"{name} = {reducer}({lanes}.to(tl.int32), 1)[:, None] != 0")
-        elif kind in ("amax", "amin") and type == "tl.int1":
-            reducer = "tl.max" if kind == "amax" else "tl.min"
-            self._line(f"{name} = {reducer}({lanes}.to(tl.int32), 1)[:, None] != 0")
+        kind, type = value.attrs["kind"], TL_TYPES[value.dtype]
+        if kind in ("any", "all") or kind in ("amax", "amin") and type == "tl.int1":
+            reducer = "tl.max" if kind in ("any", "amax") else "tl.min"
+            self._line(f"{name} = {reducer}(({lanes}).to(tl.int32), 1)[:, None] != 0")
         else:
             self._line(f"{name} = tl.reduce({lanes}, 1, {COMBINE[kind]})[:, None].to({type})")
-
-    def _looped(self) -> None:
-        for k, loop in enumerate(self.stages.loops):
-            for value in self.stages.rows[k]:
-                self._emit(value)
-            reduces = [value for value in loop if value.op == "reduce"]
-            for value in reduces:
-                start = f"tl.full([XBLOCK, RBLOCK], {self._identity(value)}, {TL_TYPES[value.dtype]})"
-                self._line(f"{self.names[value]}_acc = {start}")
-            for value in loop:
-                if value.op == "scan":
-                    start = SCANS[value.attrs["kind"]].identity(value.dtype)
-                    self._line(f"{self.names[value]}_carry = tl.full([XBLOCK, 1], {start}, {TL_TYPES[value.dtype]})")
-            self._line(f"for start in range(0, {dim_text(self.kernel.size('reduce'))}, RBLOCK):")
-            self.indent += "    "
-            self._lanes("start + tl.arange(0, RBLOCK)[None, :]")
-            for value in loop:
-                step = {"reduce": self._accumulate, "scan": self._scan_looped}.get(value.op, self._emit)
-                step(value)
-            self.indent = self.indent[4:]
-            for value in reduces:
-                self._finish(value, f"{self.names[value]}_acc")
-        for value in self.stages.rows[-1]:
-            self._emit(value)
-
-    def _accumulate(self, value: Value) -> None:
-        acc, arg = f"{self.names[value]}_acc", self.names[value.args[0]]
-        self._line(f"{acc} = {COMBINE[value.attrs['kind']]}({acc}, {self._masked(value, arg)})")

@@ -1,6 +1,7 @@
 """Make Triton kernels callable: on a device, in Triton's interpreter, or as a cubin for a device that is not there.
 
-In: kernels. Out: for `build` (source, each kernel's text, a launcher for each); `compile_to_cubin`; `interpret`.
+In: kernels, and the device they are for. Out: for `build` (source, each kernel's text, a callable for each);
+`compile_to_cubin`; `interpret`.
 
 The source is executed as a module of its own and registered in linecache, where Triton looks for a function's text.
 `enable_fp_fusion` is off: eager has no fused multiply-add, and comparing against it should not need a wider
@@ -9,34 +10,54 @@ tolerance."""
 from __future__ import annotations
 
 import linecache
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
 import torch
 
-from ..ir.symbols import evaluate
 from .kernel_ir import Kernel
 from .triton import HEAD, TritonText, print_triton
-from .triton_compat import INTERPRETED, compile_for, launch
-from .triton_text import POINTERS
+from .triton_compat import INTERPRETED
+from .triton_launch import Launcher
 
 _serial = count()
 
-REMEMBERED = 256
-"""Combinations of sizes for which a launch is remembered."""
-
 
 def build(
-    kernels: Sequence[Kernel], seconds: dict[str, float]
+    kernels: Sequence[Kernel], seconds: dict[str, float], device: torch.device | None = None, tune: bool = False
 ) -> tuple[str, list[str], list[Callable[..., None]]]:
-    """See the module's docstring. Kernels are compiled by Triton when first launched."""
+    """See the module's docstring.
+
+    Kernels without symbolic sizes are compiled here, all at once; others when first launched.
+
+    Args:
+        seconds: `seconds["native"]` gets Triton's time.
+        tune: block sizes are chosen by timing them on the device.
+    """
+    start = time.perf_counter()
     texts = [print_triton(kernel) for kernel in kernels]
-    source = module_source(texts)
-    functions = load_functions(texts)
-    return source, [text.source for text in texts], [
-        Launcher(text, function) for text, function in zip(texts, functions, strict=True)
-    ]
+    launchers = [Launcher(text, fn) for text, fn in zip(texts, load_functions(texts), strict=True)]
+    calls: list[Callable[..., None]] = list(launchers)
+    if device is not None and device.type == "cuda" and torch.cuda.is_available():
+        if tune:
+            from .triton_tune import tuned
+
+            launchers = [tuned(launcher, device) for launcher in launchers]
+            texts = [launcher.text for launcher in launchers]
+        calls = _ready(launchers, device)
+    seconds["native"] = time.perf_counter() - start
+    return module_source(texts), [text.source for text in texts], calls
+
+
+def _ready(launchers: Sequence[Launcher], device: torch.device) -> list[Callable[..., None]]:
+    """What to call: for a kernel of fixed sizes, the loaded kernel itself."""
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        for done in [pool.submit(launcher.compile, device) for launcher in launchers if launcher.is_static]:
+            done.result()
+    return [launcher.loaded(device) if launcher.is_static else launcher for launcher in launchers]
 
 
 def module_source(texts: Sequence[TritonText]) -> str:
@@ -53,66 +74,11 @@ def load_functions(texts: Sequence[TritonText]) -> list[Any]:
     return [namespace[text.kernel.name] for text in texts]
 
 
-class Launcher:
-    """Calls a kernel with tensors and then sizes, on the tensors' device and its current stream.
-
-    Triton specialises on sizes and on the alignment of pointers. The usual case, all pointers aligned, is remembered
-    per device and sizes, and launched directly; all else goes through Triton's own dispatch.
-    """
-
-    def __init__(self, text: TritonText, function: Any) -> None:
-        self.text, self.function = text, function
-        self.tensors, self.symbols = len(text.kernel.buffers), text.kernel.symbols
-        self.rows = text.kernel.size("parallel")
-        self.options = {**text.blocks, "num_warps": text.num_warps, "enable_fp_fusion": False}
-        self.blocks = tuple(text.blocks.values())
-        self.known: dict[tuple[Any, ...], tuple[Any, int]] = {}
-
-    def __call__(self, *args: Any) -> None:
-        device = args[0].device.index
-        pointers = 0
-        for tensor in args[: self.tensors]:
-            pointers |= tensor.data_ptr()
-        key = (device, *args[self.tensors :])
-        ready = self.known.get(key) if pointers & 15 == 0 else None
-        if ready is None or torch._C._cuda_getDevice() != device:
-            self._dispatch(key, pointers & 15 == 0, args)
-        else:
-            kernel, grid = ready
-            launch(kernel, grid, torch._C._cuda_getCurrentRawStream(device), (*args, *self.blocks))
-
-    def _dispatch(self, key: tuple[Any, ...], aligned: bool, args: tuple[Any, ...]) -> None:
-        """Through Triton, which compiles where need be; remembers the kernel for the next time."""
-        grid = self.grid(args)
-        if grid == 0:
-            return
-        device = args[0].device
-        if device.type != "cuda":
-            self.function[(grid,)](*args, **self.options)
-            return
-        with torch.cuda.device(device):
-            kernel = self.function[(grid,)](*args, **self.options)
-        if aligned and len(self.known) < REMEMBERED:
-            self.known[key] = kernel, grid
-
-    def grid(self, args: Sequence[Any]) -> int:
-        """Programs: the rows over the rows a program takes."""
-        rows = self.rows
-        if not isinstance(rows, int):
-            rows = evaluate(rows, dict(zip(self.symbols, args[self.tensors :], strict=True)))
-        return -(-rows // self.text.rows)
-
-
 def compile_to_cubin(kernel: Kernel, arch: int = 90) -> bytes:
     """The kernel's machine code for an NVIDIA architecture; needs no GPU."""
     text = print_triton(kernel)
     (function,) = load_functions([text])
-    signature = {buffer.name: POINTERS[buffer.dtype] for buffer in kernel.buffers}
-    signature.update(dict.fromkeys(kernel.symbols, "i64"))
-    signature.update(dict.fromkeys(text.blocks, "constexpr"))
-    options = {"num_warps": text.num_warps, "enable_fp_fusion": False}
-    aligned = tuple(range(len(kernel.buffers)))
-    return bytes(compile_for(function, signature, text.blocks, aligned, arch, options).asm["cubin"])
+    return bytes(Launcher(text, function).cross_compile(arch).asm["cubin"])
 
 
 def interpret(kernel: Kernel, *args: Any) -> None:
@@ -123,3 +89,4 @@ def interpret(kernel: Kernel, *args: Any) -> None:
     text = print_triton(kernel)
     (function,) = load_functions([text])
     Launcher(text, function)(*args)
+

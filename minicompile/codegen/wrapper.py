@@ -240,6 +240,10 @@ class _Writer:
             fast = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
             if fast is not None:
                 return f"{self._bind('empty_cpu', fast)}({sizes}, {dtype})"
+        if type.device.type == "cuda" and torch.cuda.device_count() == 1:  # else the current one may be another
+            fast = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
+            if fast is not None:
+                return f"{self._bind('empty_cuda', fast)}({sizes}, {dtype})"
         empty = self._bind("empty_strided", torch.empty_strided)
         device = self._bind(f"device_{type.device.type}{type.device.index or 0}", type.device)
         return f"{empty}({sizes}, dtype={dtype}, device={device})"

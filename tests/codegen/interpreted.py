@@ -15,6 +15,7 @@ from minicompile import passes
 from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.prepare import Views, prepare, storage_strides
+from minicompile.codegen.split_reductions import split_reductions
 from minicompile.codegen.triton_build import interpret
 from minicompile.ir.graph import Graph
 from minicompile.ir.ops import POINTWISE, VIEWS
@@ -31,7 +32,7 @@ WITHOUT_LIBDEVICE = {"asin", "acos", "atan", "atan2"}
 
 def interpreted(graph: Graph, *inputs: Any) -> list[torch.Tensor]:
     """Run the graph's kernels one after the other; outputs must be nodes that kernels store."""
-    graph = prepare(graph)
+    graph = prepare(split_reductions(graph))
     plan = fuse(graph, Views())
     sizes = bind_sizes(graph, inputs)
     memory: dict[Any, Any] = dict(zip(graph.inputs, inputs, strict=True))
@@ -57,6 +58,73 @@ def test_scorers(n: int) -> None:
     check(b.finish(softmax(b, b.input(7, n))), torch.randn(7, n))
     b = B()
     check(b.finish(entropy(b, b.input(2, 5, n))), torch.randn(2, 5, n))
+
+
+@pytest.mark.parametrize("n", [384, 1152, 1100, 515, 2049])
+def test_rows_in_pieces(n: int) -> None:
+    x = torch.randn(3, n)
+    b = B()
+    check(b.finish(entropy(b, b.input(3, n))), x)
+    b = B()
+    check(b.finish(softmax(b, b.input(3, n))), x)
+
+
+def test_log_is_right_to_a_few_ulp() -> None:
+    x = torch.cat([torch.logspace(-38, 38, 500), torch.linspace(0.5, 2, 500), torch.tensor([0.0, -1.0, math.inf])])
+    b = B()
+    got = interpreted(b.finish(b.log(b.input_like(x))), x)[0]
+    want = x.double().log()
+    assert torch.allclose(got.double(), want, rtol=4e-7, atol=0, equal_nan=True)
+
+
+EXTREMES = {
+    "all -inf": [-math.inf] * 9000, "a row with inf": [1.0] * 4000 + [math.inf] + [2.0] * 4999,
+    "a row with NaN": [1.0] * 8999 + [math.nan], "starts with -inf": [-math.inf] * 5000 + [3.0] * 4000,
+    "far apart": [-200.0] * 4500 + [90.0] * 4500,
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_online_softmax_keeps_the_edges(name: str) -> None:
+    x = torch.tensor(EXTREMES[name])[None].repeat(2, 1)
+    check(lowered(lambda x: (x.log_softmax(1), x.softmax(1)), x), x)
+
+
+@pytest.mark.parametrize("divisor", [0.0, 1e-44, 1e-30, 3.0, 1e38, math.inf, math.nan])
+def test_division_by_a_row_sum(divisor: float) -> None:
+    x = torch.tensor([[divisor, 0, 0, 0], [divisor, 1, 2, 3]]).repeat(1, 1)
+    y = torch.tensor([[1.0, 0.0, -2.0, 1e-42], [0.0, 5.0, math.inf, 1e38]])
+    check(lowered(lambda x, y: y / x.sum(1, keepdim=True), x, y), x, y, tolerance=1e-6)
+
+
+def test_transposes_in_tiles() -> None:
+    x, y, z = torch.randn(3, 70, 100), torch.randn(3, 100, 70), torch.randn(100, 70)
+    check(lowered(lambda x, y, z: x + y.transpose(1, 2) * 2 + z.T, x, y, z), x, y, z)
+    a, b = torch.randn(64, 64), torch.randn(64, 64)
+    check(lowered(lambda a, b: torch.where(a > b.T, a, 0).exp() + a[:, 5:6].T, a, b), a, b)
+
+
+SPLIT = {
+    "all": (lambda x: ((x * x).sum(), x.amax(), x.mean()), (64, 2048)),
+    "columns": (lambda x: (x.sum(0), x.amin(0)), (2048, 40)),
+    "inner dimensions": (lambda x: x.var((0, 2)), (16, 5, 1024)),
+    "a prime": (lambda x: x.sum(), (65537,)),
+    "few rows": (lambda x: x.softmax(1), (2, 65536)),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_split_reductions(name: str) -> None:
+    fn, shape = SPLIT[name]
+    x = torch.randn(shape)
+    check(without_views(lowered(fn, x)), x, tolerance=1e-4)
+
+
+def test_an_index_out_of_range_stops_the_kernel() -> None:
+    x, index = torch.randn(10, 4), torch.tensor([1, 10])
+    graph = lowered(lambda x, i: x[i] * 2, x, torch.tensor([1, 9]))
+    with pytest.raises(Exception, match="index out of range"):
+        interpreted(graph, x, index)
 
 
 def test_layer_norm_and_gelu() -> None:

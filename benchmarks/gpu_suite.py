@@ -1,0 +1,189 @@
+"""The GPU's rows as data: what is measured, with which inputs.
+
+In: nothing. Out: `SUITE` and `MODELS`. Sizes are large enough that a row's bytes do not fit into the L2 cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from . import suite
+
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """One benchmark.
+
+    Attributes:
+        make: → (function, arguments).
+        kind: "kernel", "call" (small: the cost of a call) or "model".
+        mutates: whether the function writes its arguments.
+        skip_bytes: indices of tensor arguments that are not read in full.
+        graphs: whether mode="reduce-overhead" is measured too.
+        train: whether a call is a forward and a backward.
+    """
+
+    name: str
+    make: Callable[[], Made]
+    kind: str = "kernel"
+    mutates: bool = False
+    skip_bytes: tuple[int, ...] = ()
+    graphs: bool = False
+    train: bool = False
+
+    def bind(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+        """One call."""
+        if not self.train:
+            return lambda: fn(*args)
+
+        def step() -> None:
+            fn(*args).backward()
+
+        return step
+
+
+def _row(
+    name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, **how: Any
+) -> GpuRow:
+    return GpuRow(name, lambda: (fn, tuple(torch.randn(s, device="cuda", dtype=dtype) for s in shapes)), **how)
+
+
+def _on_gpu(name: str, **how: Any) -> GpuRow:
+    """A row of the CPU's suite."""
+    row = suite.SUITE[name]
+
+    def make() -> Made:
+        fn, args = row.make()
+        return fn, tuple(_moved(arg) for arg in args)
+
+    return GpuRow(name, make, mutates=row.mutates, skip_bytes=row.skip_bytes, **how)
+
+
+def _moved(arg: Any) -> Any:
+    return [_moved(item) for item in arg] if isinstance(arg, list) else arg.cuda()
+
+
+def _cross_entropy() -> Made:
+    logits = torch.randn(4096, 32000, device="cuda")
+    return suite.cross_entropy, (logits, torch.randint(32000, (4096,), device="cuda"))
+
+
+def _rotary() -> Made:
+    angles = torch.outer(torch.arange(2048.0), 10000 ** (-torch.arange(0, 64, 2) / 64)).repeat(1, 2)
+    return suite.rotary, (torch.randn(16, 16, 2048, 64, device="cuda"), angles.cos().cuda(), angles.sin().cuda())
+
+
+def _small(x: Tensor) -> Tensor:
+    return torch.relu(x + 1)
+
+
+def _chain(x: Tensor) -> Tensor:
+    """Sums that cannot be one kernel."""
+    for _ in range(10):
+        x = x - x.sum(0)
+        x = x * x.sum(1, keepdim=True)
+    return x
+
+
+SUITE = (
+    _row("relu(x+y)*2+sigmoid(x)", suite.relu_sigmoid, (16384, 2048), (16384, 2048)),
+    _row("entropy", suite.entropy, (256, 196, 768)),
+    _row("softmax", lambda x: torch.softmax(x, -1), (8192, 4096)),
+    GpuRow("cross_entropy", _cross_entropy),
+    _row("layer_norm+gelu", suite.layer_norm_gelu, (65536, 768), (768,), (768,)),
+    _row("rms_norm bf16", suite.rms_norm, (16384, 4096), (4096,), dtype=torch.bfloat16),
+    GpuRow("rotary", _rotary),
+    _row("swiglu", lambda x, y: F.silu(x) * y, (4096, 11008), (4096, 11008)),
+    _row("swiglu bf16", lambda x, y: F.silu(x) * y, (8192, 11008), (8192, 11008), dtype=torch.bfloat16),
+    _row("sum of squares 64M", lambda x: (x * x).sum(), (64 << 20,)),
+    _row("column sum", lambda x: x.sum(0), (16384, 4096)),
+    _row("row sum", lambda x: x.sum(1), (16384, 4096)),
+    _row("var", lambda x: x.var(1), (16384, 4096)),
+    _row("x + y.T", lambda x, y: x + y.T, (8192, 4096), (4096, 8192)),
+    _row("softmax of 50257", lambda x: torch.softmax(x, -1), (1024, 50257)),
+    _row("bias+gelu+residual", suite.bias_gelu_residual, (16384, 3072), (3072,), (16384, 3072)),
+    _row("argmax", lambda x: x.argmax(1), (16384, 4096)),
+    _row("batch statistics", lambda x: x.var((0, 2, 3)), (64, 64, 112, 112)),
+    _on_gpu("masked_fill+softmax"),
+    _on_gpu("embedding+add+layer_norm"),
+    _on_gpu("cat of 8, relu"),
+    _on_gpu("adam 20 tensors"),
+    _row("relu(x+1), 8 floats", _small, (8,), kind="call", graphs=True),
+    _row("chain of kernels", _chain, (64, 64), kind="call", graphs=True),
+)
+"""The rows, in the order of the table."""
+
+
+def _language_model(name: str) -> Callable[[], Made]:
+    def make() -> Made:
+        import transformers as t
+
+        if name == "gpt2":
+            model = t.GPT2LMHeadModel(t.GPT2Config(use_cache=False))
+        elif name == "bert":
+            model = t.BertModel(t.BertConfig(), add_pooling_layer=False)
+        else:
+            config = t.LlamaConfig(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, use_cache=False,
+                                   intermediate_size=2048, vocab_size=32000)  # fmt: skip
+            model = t.LlamaForCausalLM(config)
+        ids = torch.randint(model.config.vocab_size, (8, 512), device="cuda")
+        return _First(model).cuda().to(torch.bfloat16).eval(), (ids,)
+
+    return make
+
+
+def _vision() -> Made:
+    import transformers as t
+
+    model = t.ViTModel(t.ViTConfig(), add_pooling_layer=False)
+    return _First(model).cuda().to(torch.bfloat16).eval(), (torch.randn(64, 3, 224, 224, device="cuda").bfloat16(),)
+
+
+class _First(torch.nn.Module):
+    """A model's main result: its logits or last hidden state."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)[0]
+
+
+def _trained(make: Callable[[], Made]) -> Callable[[], Made]:
+    def made() -> Made:
+        model, args = make()
+        return _Loss(model), args
+
+    return made
+
+
+class _Loss(torch.nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).float().square().mean()
+
+
+_MODELS: dict[str, Callable[[], Made]] = {
+    "GPT-2 small": _language_model("gpt2"), "BERT-base": _language_model("bert"),
+    "Llama 160M": _language_model("llama"), "ViT-base": _vision,
+}  # fmt: skip
+
+MODELS = tuple(
+    row
+    for name, make in _MODELS.items()
+    for row in (GpuRow(name, make, kind="model", graphs=True),
+                GpuRow(f"{name}, training", _trained(make), kind="model", train=True))
+)  # fmt: skip
+"""bf16, batch 8 × 512 tokens (64 images), random weights."""

@@ -1,0 +1,221 @@
+"""The shape of a Triton kernel: which axes are blocks, how large, over how many programs and warps.
+
+In: a `Kernel`. Out: `Shape`. Only sizes and access patterns decide; `alternatives` lists further shapes that are right
+as well, for mode="max-autotune" to time.
+
+* A pointwise kernel is *flat*: one block over all parallel axes taken as one. Where two operands are contiguous along
+  different axes (a transposition) it is a *tile* of both, so that each is read along its memory.
+* A reduction is *rows*: XBLOCK rows by RBLOCK lanes. A row that fits into registers is loaded once, cut into pieces
+  whose lanes are powers of two: 768 is three blocks of 256 without a masked lane. A longer row is walked by a loop.
+* If rows lie side by side in memory (a sum over dimension 0), a program takes many of them and few lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.symbols import evaluate
+from ..ir.types import Dim
+from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
+
+PERSISTENT = 8192
+"""Longest row that is kept in registers."""
+
+LOOPED_BYTES = 8192
+"""What one step of a loop over a longer row reads of its narrowest operand."""
+
+COLUMN_LANES = 64
+"""Longest reduction across memory that is loaded at once."""
+
+PIECES = 7
+"""Equal pieces that a row may be cut into, at most: the body is printed for each."""
+
+PROGRAMS = 4 * 132
+"""Programs that keep a large GPU busy; smaller blocks are taken where there would be fewer."""
+
+PER_THREAD = 32
+"""Elements of a row that one thread holds of each operand."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lanes start … start + lanes of a row; `masked` if some may lie beyond its end."""
+
+    start: int
+    lanes: int
+    masked: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Attributes:
+        kind: "flat", "tile" or "rows".
+        blocks: the constexpr arguments.
+        grid: (elements, block) for each dimension of the grid, which is passed flattened, last one innermost.
+        pieces: of a row kept in registers; empty for a loop.
+        tile: the y and the x axis of a tile.
+        columns: rows lie side by side in memory.
+    """
+
+    kind: str
+    blocks: dict[str, int]
+    grid: tuple[tuple[Dim, int], ...]
+    num_warps: int
+    pieces: tuple[Piece, ...] = ()
+    tile: tuple[Axis, ...] = ()
+    columns: bool = False
+
+    def programs(self, sizes: Mapping[str, int]) -> int:
+        """Programs to launch, for values of the size symbols."""
+        total = 1
+        for elements, block in self.grid:
+            total *= -(-evaluate(elements, dict(sizes)) // block)
+        return total
+
+
+def power_of_two(n: int) -> int:
+    """The next power of two, at least 1."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def shape_of(kernel: Kernel) -> Shape:
+    """The shape that the heuristics choose."""
+    if kernel.is_reduction:
+        return _columns(kernel) if lane_axis(kernel) is not None else _rows(kernel)
+    axes = _tile_axes(kernel)
+    return _flat(kernel) if axes is None else _tile(kernel, axes)
+
+
+def alternatives(kernel: Kernel) -> list[Shape]:
+    """The chosen shape, and others of the same kind with other numbers of warps or other blocks."""
+    first = shape_of(kernel)
+    found = [first]
+    if first.kind == "flat":
+        block = first.blocks["XBLOCK"]
+        found += [_flat(kernel, b, w) for b, w in ((block * 2, 4), (block * 2, 8), (block, 8), (block // 2, 4))]
+    elif first.kind == "tile":
+        found += [_tile(kernel, first.tile, *sizes) for sizes in ((32, 32, 4), (64, 32, 4), (32, 128, 8), (64, 64, 4))]
+    else:
+        warps = (first.num_warps // 2, first.num_warps * 2, first.num_warps * 4)
+        found += [replace(first, num_warps=w) for w in warps if 1 <= w <= 16]
+        rows = first.blocks["XBLOCK"] * 2
+        if first.pieces and rows * first.pieces[0].lanes <= 4096:
+            found.append(replace(first, blocks={**first.blocks, "XBLOCK": rows}, grid=((first.grid[0][0], rows),)))
+    return list({(*s.blocks.values(), s.num_warps): s for s in found}.values())
+
+
+# --- pointwise ------------------------------------------------------------------------------------------------------
+
+
+def _flat(kernel: Kernel, block: int | None = None, warps: int | None = None) -> Shape:
+    """Eight elements a thread: two 16-byte accesses of float32, one of bfloat16. Fewer where programs would be few."""
+    size = max(kernel.hint("parallel"), 1)
+    if block is None:
+        block = 1024
+        while block > 256 and size < block * PROGRAMS:
+            block //= 2
+        block = min(block, max(power_of_two(size), 32))
+    if warps is None:
+        warps = max(1, min(4, block // 128))
+    return Shape("flat", {"XBLOCK": block}, ((kernel.size("parallel"), block),), warps)
+
+
+def _tile_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:
+    """(y, x): what is stored lies along x, some operand lies along y."""
+    store = next(kernel.stores(), None)
+    if store is None:
+        return None
+    axes = [axis for axis in kernel.of_kind("parallel") if axis.hint >= 16]
+    along = [axis for axis in axes if store.attrs["index"].coefficient(axis.name) == 1]
+    for value in kernel.body:
+        index = _plain_index(value)
+        if index is None:
+            continue
+        for x in along:
+            for y in axes:
+                if y is not x and index.coefficient(y.name) == 1 and index.coefficient(x.name) not in (0, 1):
+                    return y, x
+    return None
+
+
+def _plain_index(value: Value) -> Affine | None:
+    return value.attrs["index"] if value.op == "load" and not value.args else None
+
+
+def _tile(kernel: Kernel, axes: tuple[Axis, ...], height: int = 64, width: int = 64, warps: int = 8) -> Shape:
+    y, x = axes
+    height, width = min(height, power_of_two(y.hint)), min(width, power_of_two(x.hint))
+    rest: Dim = 1
+    for axis in kernel.of_kind("parallel"):
+        if axis not in axes:
+            rest = rest * axis.size
+    grid = ((rest, 1), (y.size, height), (x.size, width))
+    warps = max(1, min(warps, height * width // 256))
+    return Shape("tile", {"YBLOCK": height, "XBLOCK": width}, grid, warps, tile=(y, x))
+
+
+# --- reductions -----------------------------------------------------------------------------------------------------
+
+
+def _rows(kernel: Kernel) -> Shape:
+    size, rows = kernel.size("reduce"), max(kernel.hint("parallel"), 1)
+    if not isinstance(size, int) or size > PERSISTENT:
+        return _looped(kernel, rows)
+    pieces = _pieces(kernel, max(size, 1))
+    lanes = sum(piece.lanes for piece in pieces)
+    per_thread = PER_THREAD if _operands(kernel) < 3 else PER_THREAD // 2
+    if lanes <= 512:
+        block = min(1024 // lanes, power_of_two(max(rows // PROGRAMS, 1)), power_of_two(rows))
+        warps = 1 if lanes >= 128 else max(1, min(4, block * lanes // 256))
+    else:
+        block, warps = 1, min(16, power_of_two(-(-lanes // (32 * per_thread))))
+    return _row_shape(kernel, block, pieces, warps)
+
+
+def _row_shape(kernel: Kernel, block: int, pieces: tuple[Piece, ...], warps: int, columns: bool = False) -> Shape:
+    grid = ((kernel.size("parallel"), block),)
+    return Shape("rows", {"XBLOCK": block}, grid, warps, pieces, columns=columns)
+
+
+def _pieces(kernel: Kernel, size: int) -> tuple[Piece, ...]:
+    """Cut a row so that few lanes are masked: equal powers of two, or a large and a small one, or one block."""
+    whole = power_of_two(size)
+    single = (Piece(0, whole, whole != size),)
+    if whole == size or any(value.op == "scan" for value in kernel.body):
+        return single
+    block = size & -size
+    if block >= 128 and size // block <= PIECES:
+        return tuple(Piece(start, block, False) for start in range(0, size, block))
+    if size > 256 and (whole - size) * 10 > whole * 3:
+        large = whole // 2
+        small = power_of_two(size - large)
+        return Piece(0, large, False), Piece(large, small, large + small != size)
+    return single
+
+
+def _looped(kernel: Kernel, rows: int) -> Shape:
+    widths = [v.attrs["buffer"].dtype.itemsize for v in kernel.body if v.op == "load" and v.attrs["index"].terms]
+    lanes = max(1024, min(4096, LOOPED_BYTES // min(widths, default=4)))
+    warps = 8 if rows >= PROGRAMS // 4 else 16
+    if any(value.op == "scan" for value in kernel.body):
+        lanes, warps = 2048, 8
+    return Shape("rows", {"XBLOCK": 1, "RBLOCK": lanes}, ((kernel.size("parallel"), 1),), warps)
+
+
+def _operands(kernel: Kernel) -> int:
+    names = frozenset(axis.name for axis in kernel.of_kind("reduce"))
+    return sum(value.op == "load" and value.attrs["index"].uses(names) for value in kernel.body)
+
+
+def _columns(kernel: Kernel) -> Shape:
+    """A tile of neighbouring columns; 128 of them are a warp's 16-byte accesses to float32."""
+    size, columns = kernel.size("reduce"), max(kernel.hint("parallel"), 1)
+    width = min(128, max(32, power_of_two(columns)))
+    if isinstance(size, int) and size <= COLUMN_LANES:
+        lanes = power_of_two(max(size, 1))
+        width = max(32, min(width, 4096 // lanes))
+        warps = max(1, min(8, width * lanes // 512))
+        return _row_shape(kernel, width, (Piece(0, lanes, lanes != size),), warps, columns=True)
+    lanes = max(8, min(32, power_of_two(-(-kernel.hint("reduce") // 8))))
+    blocks = {"XBLOCK": width, "RBLOCK": lanes}
+    return Shape("rows", blocks, ((kernel.size("parallel"), width),), 8, columns=True)

@@ -1,0 +1,253 @@
+/* minicompile.runtime._launch_cuda: launch a loaded CUDA kernel on tensors, at the least possible cost.
+ *
+ * In:   CudaKernel(function, grid, threads, shared, n_tensors, ints, hidden, device, aligned, name, elsewhere, stream),
+ *       where `function` is a CUfunction whose parameters are n_tensors addresses, the 64-bit integers `ints`, and
+ *       `hidden` addresses that are null; and then, on each call, n_tensors objects that have data_ptr().
+ * Out:  None. The kernel has been put on the stream `stream(device)`.
+ *
+ * A kernel that was compiled for addresses divisible by 16 (`aligned`) hands calls with others to `elsewhere`, and so
+ * does every kernel when another device is current: both are rare, and Python can sort them out.
+ *
+ * Needs no CUDA to build: three functions of the driver are looked up when the first kernel is made.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "structmember.h"
+
+typedef int (*launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                               unsigned bz, unsigned shared, void *stream, void **params, void **extra);
+typedef int (*device_function)(int *device);
+typedef int (*error_function)(int code, const char **text);
+
+static launch_function cu_launch_kernel;
+static device_function cu_ctx_get_device;
+static error_function cu_get_error_name;
+static PyObject *data_ptr_name; /* the interned string "data_ptr" */
+
+enum { AT_MOST = 256 }; /* parameters of a kernel; CUDA allows 4 KiB, 512 addresses */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    void *function;
+    unsigned grid, threads, shared;
+    Py_ssize_t n_tensors, n_ints, hidden;
+    int device, aligned;
+    int64_t *ints;
+    PyObject *device_number; /* `device`, as Python's int */
+    PyObject *name, *elsewhere, *stream;
+} CudaKernel;
+
+static int
+find_driver(void)
+{
+    if (cu_launch_kernel != NULL)
+        return 0;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (library == NULL) {
+        PyErr_Format(PyExc_OSError, "CUDA's driver could not be loaded: %s", dlerror());
+        return -1;
+    }
+    cu_ctx_get_device = (device_function)dlsym(library, "cuCtxGetDevice");
+    cu_get_error_name = (error_function)dlsym(library, "cuGetErrorName");
+    cu_launch_kernel = (launch_function)dlsym(library, "cuLaunchKernel");
+    if (cu_ctx_get_device == NULL || cu_get_error_name == NULL || cu_launch_kernel == NULL) {
+        cu_launch_kernel = NULL;
+        PyErr_SetString(PyExc_OSError, "CUDA's driver lacks cuLaunchKernel, cuCtxGetDevice or cuGetErrorName");
+        return -1;
+    }
+    return 0;
+}
+
+/* The addresses of the tensors, and in *bits what is set in any of them. */
+static int
+read_addresses(PyObject *const *tensors, Py_ssize_t count, uint64_t *addresses, uint64_t *bits)
+{
+    *bits = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *address = PyObject_VectorcallMethod(data_ptr_name, tensors + i, 1, NULL);
+        if (address == NULL)
+            return -1;
+        addresses[i] = PyLong_AsUnsignedLongLong(address);
+        Py_DECREF(address);
+        if (addresses[i] == (uint64_t)-1 && PyErr_Occurred())
+            return -1;
+        *bits |= addresses[i];
+    }
+    return 0;
+}
+
+static int
+current_stream(CudaKernel *self, void **stream)
+{
+    PyObject *number = PyObject_CallOneArg(self->stream, self->device_number);
+    if (number == NULL)
+        return -1;
+    *stream = PyLong_AsVoidPtr(number);
+    Py_DECREF(number);
+    return *stream == NULL && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *
+launch(CudaKernel *self, uint64_t *addresses)
+{
+    void *stream, *params[AT_MOST];
+    uint64_t nothing = 0;
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < self->n_tensors; i++)
+        params[count++] = &addresses[i];
+    for (Py_ssize_t i = 0; i < self->n_ints; i++)
+        params[count++] = &self->ints[i];
+    for (Py_ssize_t i = 0; i < self->hidden; i++)
+        params[count++] = &nothing;
+    if (current_stream(self, &stream) < 0)
+        return NULL;
+    int code = cu_launch_kernel(self->function, self->grid, 1, 1, self->threads, 1, 1, self->shared, stream, params, NULL);
+    if (code != 0) {
+        const char *text = NULL;
+        cu_get_error_name(code, &text);
+        return PyErr_Format(PyExc_RuntimeError, "CUDA error %d (%s) when kernel %U was launched", code,
+                            text ? text : "unknown", self->name);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+cuda_kernel_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    CudaKernel *self = (CudaKernel *)callable;
+    Py_ssize_t given = PyVectorcall_NARGS(nargsf);
+    if (given != self->n_tensors || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0))
+        return PyErr_Format(PyExc_TypeError, "kernel %U takes %zd tensors, by position; %zd arguments given", self->name,
+                            self->n_tensors, given + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    uint64_t addresses[AT_MOST], bits;
+    if (read_addresses(args, given, addresses, &bits) < 0)
+        return NULL;
+    int device;
+    if ((self->aligned && (bits & 15) != 0) || cu_ctx_get_device(&device) != 0 || device != self->device)
+        return PyObject_Vectorcall(self->elsewhere, args, (size_t)given, NULL);
+    return launch(self, addresses);
+}
+
+static int
+read_ints(CudaKernel *self, PyObject *ints)
+{
+    self->n_ints = PyTuple_GET_SIZE(ints);
+    self->ints = PyMem_Calloc((size_t)self->n_ints + 1, sizeof(int64_t));
+    if (self->ints == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < self->n_ints; i++) {
+        self->ints[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(ints, i));
+        if (self->ints[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *
+cuda_kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "grid", "threads", "shared", "n_tensors", "ints", "hidden",
+                            "device", "aligned", "name", "elsewhere", "stream", NULL};
+    unsigned long long function;
+    unsigned grid, threads, shared;
+    Py_ssize_t n_tensors, hidden;
+    int device, aligned;
+    PyObject *ints, *name, *elsewhere, *stream;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KIIInO!nipUOO", names, &function, &grid, &threads, &shared, &n_tensors,
+                                     &PyTuple_Type, &ints, &hidden, &device, &aligned, &name, &elsewhere, &stream))
+        return NULL;
+    if (function == 0 || grid == 0 || n_tensors < 0 || hidden < 0 ||
+        n_tensors + hidden + PyTuple_GET_SIZE(ints) > AT_MOST)
+        return PyErr_Format(PyExc_ValueError, "a kernel needs a function, a grid, and at most %d parameters", AT_MOST);
+    if (find_driver() < 0)
+        return NULL;
+    CudaKernel *self = (CudaKernel *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = cuda_kernel_vectorcall;
+    self->function = (void *)(uintptr_t)function;
+    self->grid = grid, self->threads = threads, self->shared = shared;
+    self->n_tensors = n_tensors, self->hidden = hidden;
+    self->device = device, self->aligned = aligned;
+    self->name = Py_NewRef(name), self->elsewhere = Py_NewRef(elsewhere), self->stream = Py_NewRef(stream);
+    self->device_number = PyLong_FromLong(device);
+    if (self->device_number == NULL || read_ints(self, ints) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int
+cuda_kernel_traverse(CudaKernel *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->elsewhere);
+    Py_VISIT(self->stream);
+    return 0;
+}
+
+static int
+cuda_kernel_clear(CudaKernel *self)
+{
+    Py_CLEAR(self->elsewhere);
+    Py_CLEAR(self->stream);
+    return 0;
+}
+
+static void
+cuda_kernel_dealloc(CudaKernel *self)
+{
+    PyObject_GC_UnTrack(self);
+    cuda_kernel_clear(self);
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->device_number);
+    PyMem_Free(self->ints);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *
+cuda_kernel_repr(CudaKernel *self)
+{
+    return PyUnicode_FromFormat("<CUDA kernel %U: %zd tensors, %u programs of %u threads>", self->name, self->n_tensors,
+                                self->grid, self->threads);
+}
+
+static PyTypeObject cuda_kernel_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "minicompile.runtime._launch_cuda.CudaKernel",
+    .tp_doc = PyDoc_STR("A loaded CUDA kernel, callable with tensors; see launch_cuda.c."),
+    .tp_basicsize = sizeof(CudaKernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = cuda_kernel_new,
+    .tp_dealloc = (destructor)cuda_kernel_dealloc,
+    .tp_traverse = (traverseproc)cuda_kernel_traverse,
+    .tp_clear = (inquiry)cuda_kernel_clear,
+    .tp_repr = (reprfunc)cuda_kernel_repr,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(CudaKernel, vectorcall),
+};
+
+static struct PyModuleDef launch_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_launch_cuda",
+    .m_doc = PyDoc_STR("Launching CUDA kernels; see launch_cuda.c."),
+    .m_size = -1,
+};
+
+PyMODINIT_FUNC
+PyInit__launch_cuda(void)
+{
+    data_ptr_name = PyUnicode_InternFromString("data_ptr");
+    PyObject *module = PyModule_Create(&launch_module);
+    if (module == NULL || data_ptr_name == NULL || PyModule_AddType(module, &cuda_kernel_type) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

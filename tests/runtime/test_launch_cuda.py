@@ -1,0 +1,96 @@
+"""Launching CUDA kernels without a GPU: a driver of our own notes what it is asked to launch. Run in a process of its
+own, which finds that driver as libcuda.so.1."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minicompile.runtime.compiler import compiler
+from minicompile.runtime.launch_cuda import _native
+
+DRIVER = r"""
+#include <string.h>
+static long long seen[64];
+static int device;
+long long *noted(void) { return seen; }
+int cuCtxGetDevice(int *out) { *out = device; return 0; }
+int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_INVALID_VALUE"; return 0; }
+int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **params, void **extra) {
+  long long head[] = {(long long)f, gx, gy, gz, bx, by, bz, shared, (long long)stream};
+  memcpy(seen, head, sizeof head);
+  for (int i = 0; i < 6; ++i) seen[16 + i] = *(long long *)params[i];
+  return gx == 99 ? 1 : 0;
+}
+void set_device(int n) { device = n; }
+"""
+
+SCRIPT = """
+import ctypes
+from minicompile.runtime import launch_cuda
+driver = ctypes.CDLL("libcuda.so.1")
+driver.noted.restype = ctypes.POINTER(ctypes.c_longlong)
+launch_cuda.torch._C._cuda_getCurrentRawStream = lambda device: 7000 + device
+launch_cuda.torch._C._cuda_getDevice = lambda: 0
+if {ctypes_door}:
+    launch_cuda._native = None
+
+class Tensor:
+    def __init__(self, address): self.address = address
+    def data_ptr(self): return self.address
+
+passed_on = []
+def kernel(grid=3, aligned=True, device=0):
+    return launch_cuda.cuda_kernel(launch_cuda.Launch("k", 1234, grid, 128, 4096, 2, (5, -6), 2, device, aligned,
+                                                      lambda *tensors: passed_on.append(tensors)))
+
+a, b, odd = Tensor(0x7F0000000010), Tensor(0), Tensor(0x7F0000000014)
+kernel()(a, b)
+seen = driver.noted()[:22]
+assert seen[:9] == [1234, 3, 1, 1, 128, 1, 1, 4096, 7000], seen
+assert seen[16:22] == [a.address, 0, 5, -6, 0, 0], seen
+kernel()(a, odd)
+assert passed_on == [(a, odd)]
+kernel(aligned=False)(a, odd)
+assert driver.noted()[17] == odd.address and len(passed_on) == 1
+kernel(device=1)(a, b)
+assert len(passed_on) == 2
+try:
+    kernel(grid=99)(a, b)
+    raise SystemExit("no error")
+except RuntimeError as error:
+    assert "CUDA error 1" in str(error), error
+if not {ctypes_door}:
+    for wrong in ((), (a,), (a, b, a)):
+        try:
+            kernel()(*wrong)
+            raise SystemExit("no error")
+        except TypeError:
+            pass
+    import gc, weakref
+    held = kernel()
+    gc.collect()
+    print(held)
+"""
+
+
+@pytest.mark.parametrize("ctypes_door", [False, True])
+def test_what_the_driver_is_asked_for(tmp_path: Path, ctypes_door: bool) -> None:
+    found = compiler()
+    if found is None or (_native is None and not ctypes_door):
+        pytest.skip("no C compiler" if found is None else "the C extension is not built")
+    source = tmp_path / "driver.cpp"
+    source.write_text(DRIVER.replace("\nlong long *noted", '\nextern "C" {\nlong long *noted') + "}\n")
+    command = [str(found.path), "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(source)]
+    subprocess.run(command, check=True)
+    folders = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("LD_LIBRARY_PATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(ctypes_door=ctypes_door)], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "LD_LIBRARY_PATH": folders}, cwd=Path(__file__).parent.parent.parent,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
