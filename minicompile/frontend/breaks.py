@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class BreakKind(Enum):
@@ -76,6 +77,13 @@ class Break(Exception):
         self.hint = hint or _HINTS[kind]
         self.location: Location | None = None
 
+    @classmethod
+    def again(cls, record: BreakRecord) -> Break:
+        """The break that a record tells of."""
+        made = cls(record.kind, record.reason, record.hint)
+        made.location = record.location
+        return made
+
     def record(self) -> BreakRecord:
         """What the user sees. Raises AssertionError before the location is known."""
         assert self.location is not None, "a break is recorded only after a frame has put its location on it"
@@ -93,12 +101,33 @@ def unsupported_call(what: str, why: str = "cannot be traced", hint: str = "") -
 
 
 class UserError(Exception):
-    """Tracing met an error that is the user's own (a shape mismatch, a TypeError): the frame is to run in eager, which
-    raises it properly, or handles it. `original` says what was seen."""
+    """Tracing met an error that is the user's own (a shape mismatch, a `raise`).
 
-    def __init__(self, original: BaseException) -> None:
-        super().__init__(f"{type(original).__name__}: {original}")
+    A handler of the traced program may catch it; else the frame is to run in eager, which raises it properly.
+
+    Attributes:
+        original: the error that was seen, None for one that the program raised.
+        value: the exception object of the traced program, once there is one.
+        is_exact: whether `original` has eager's own arguments; else the compiler has worded it.
+        is_torch: whether it came from a torch function, where a fake tensor may raise otherwise than a real one.
+    """
+
+    def __init__(
+        self, original: BaseException | None, value: Any = None, *, is_exact: bool = False, is_torch: bool = False
+    ) -> None:
+        super().__init__(original, value)
         self.original = original
+        self.value = value
+        self.is_exact = is_exact
+        self.is_torch = is_torch
+
+    @property
+    def cls(self) -> type:
+        """The class of the exception."""
+        return type(self.original) if self.original is not None else self.value.cls
+
+    def __str__(self) -> str:
+        return self.cls.__name__ if self.original is None else f"{self.cls.__name__}: {self.original}"
 
 
 class Restart(Exception):

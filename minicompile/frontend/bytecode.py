@@ -44,7 +44,10 @@ _JUMPS = frozenset(
 )  # fmt: skip
 _NO_FALL_THROUGH = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 _READS = frozenset(
-    {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE"}
+    {
+        "LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE",
+        "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF",
+    }  # fmt: skip
 )
 
 
@@ -55,13 +58,20 @@ class Decoded:
     code: CodeType
     instructions: list[Instruction]
     index_at: dict[int, int]
-    handlers: list[tuple[int, int, int, int]] = field(default_factory=list)
+    handlers: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
 
     def handler_at(self, offset: int) -> tuple[int, int, int] | None:
         """`(range start, target, stack depth)` of the innermost exception handler that covers a byte offset."""
-        for start, end, target, depth in self.handlers:
+        for start, end, target, depth, _ in self.handlers:
             if start <= offset < end:
                 return start, target, depth
+        return None
+
+    def catcher_at(self, offset: int) -> tuple[int, int, bool] | None:
+        """`(target, stack depth, whether the offset is pushed as well)` of the innermost handler of a byte offset."""
+        for start, end, target, depth, pushes_offset in self.handlers:
+            if start <= offset < end:
+                return target, depth, pushes_offset
         return None
 
     @cached_property

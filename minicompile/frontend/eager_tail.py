@@ -33,13 +33,15 @@ from typing import Any
 from bytecode import ConcreteInstr
 
 from minicompile.frontend import hook
-from minicompile.frontend.versions import inline_cache_units
+from minicompile.frontend.versions import exception_table, inline_cache_units
 
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_LINE = 15  # the line table's code for "these units belong to no line"
 
 
-def resume_function(code: CodeType, offset: int, *, local_names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
+def resume_function(
+    code: CodeType, offset: int, *, local_names: tuple[str, ...], stack: tuple[bool, ...], raising: bool = False
+) -> CodeType:
     """Code of a function of one argument that goes on with `code` at `offset`.
 
     Args:
@@ -52,6 +54,8 @@ def resume_function(code: CodeType, offset: int, *, local_names: tuple[str, ...]
             cell (`co_cellvars`, `co_freevars`) the value is the cell itself; free variables may be left out, since the
             function made from the code has them in its closure.
         stack: the value stack, bottom first: True for a value, False for a NULL.
+        raising: go on as if the instruction had raised the exception that is the last item of the argument. A handler
+            must cover it, and `stack` is what the handler leaves of the stack.
 
     Returns:
         Code whose one argument is a tuple: values of `local_names`, then the stack's values (no entries for NULLs).
@@ -68,9 +72,14 @@ def resume_function(code: CodeType, offset: int, *, local_names: tuple[str, ...]
     indices = itertools.count(len(local_names))
     for is_value in stack:
         prefix.load_item(next(indices)) if is_value else prefix.emit("PUSH_NULL")
+    if raising:
+        prefix.load_item(next(indices))
     prefix.restore_variables([slots[name] for name in local_names])
-    prefix.jump(_start_of(code.co_code, offset))
-    return prefix.before(code, extra_stack=len(stack) + 3)
+    if raising:
+        prefix.raise_as_at(code, offset)
+    else:
+        prefix.jump(_start_of(code.co_code, offset))
+    return prefix.before(code, extra_stack=len(stack) + 4)
 
 
 class EagerTail:
@@ -82,20 +91,34 @@ class EagerTail:
     def __init__(self) -> None:
         self._tails: dict[tuple, tuple[CodeType, CodeType]] = {}  # also keeps the original: its id is in the key
 
-    def code(self, code: CodeType, offset: int, *, local_names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
+    def code(
+        self,
+        code: CodeType,
+        offset: int,
+        *,
+        local_names: tuple[str, ...],
+        stack: tuple[bool, ...],
+        raising: bool = False,
+    ) -> CodeType:
         """`resume_function`, cached."""
-        key = id(code), offset, local_names, stack  # by identity: codes compare by content, but not by file name
+        key = id(code), offset, local_names, stack, raising  # by identity: equal code may stand in another file
         if key not in self._tails:
-            tail = resume_function(code, offset, local_names=local_names, stack=stack)
+            tail = resume_function(code, offset, local_names=local_names, stack=stack, raising=raising)
             hook.skip(tail)
             self._tails[key] = code, tail
         return self._tails[key][1]
 
     def function(
-        self, function: FunctionType, offset: int, *, local_names: tuple[str, ...], stack: tuple[bool, ...]
+        self,
+        function: FunctionType,
+        offset: int,
+        *,
+        local_names: tuple[str, ...],
+        stack: tuple[bool, ...],
+        raising: bool = False,
     ) -> FunctionType:
         """A function of one tuple that goes on with `function` at `offset`, with its globals and closure."""
-        tail = self.code(function.__code__, offset, local_names=local_names, stack=stack)
+        tail = self.code(function.__code__, offset, local_names=local_names, stack=stack, raising=raising)
         return FunctionType(tail, function.__globals__, function.__name__, None, function.__closure__)
 
     def __call__(
@@ -117,6 +140,7 @@ class _Prefix:
     def __init__(self, code: CodeType):
         self._bytes = bytearray()
         self._consts = list(code.co_consts)
+        self._handler: tuple[int, int, int, bool] | None = None
         self._cells = [i for i, name in enumerate(_slot_names(code)) if name in code.co_cellvars]
         if code.co_freevars:
             self.emit("COPY_FREE_VARS", len(code.co_freevars))
@@ -149,13 +173,28 @@ class _Prefix:
         """Jump to what will be at `offset` of the code that follows."""
         self.emit("JUMP_FORWARD", offset // 2)
 
+    def raise_as_at(self, code: CodeType, offset: int) -> None:
+        """Raise the exception on top of the stack, under the handler of the instruction at `offset`."""
+        covering = (entry for entry in exception_table(code) if entry[0] <= offset < entry[1])
+        _, _, target, depth, pushes_offset = next(covering)
+        self._handler = (len(self._bytes) // 2, target // 2, depth, pushes_offset)
+        self.emit("RERAISE", 0)
+
+    def exception_table(self, code: CodeType, units: int) -> bytes:
+        """That of the code, moved, behind the entry for our own raise."""
+        own = b""
+        if self._handler is not None:
+            start, target, depth, pushes_offset = self._handler
+            own = _table_entry(start, 1, units + target, depth << 1 | pushes_offset)
+        return own + _moved_exception_table(code.co_exceptiontable, units)
+
     def before(self, code: CodeType, extra_stack: int) -> CodeType:
         """The finished code object."""
         units = len(self._bytes) // 2
         return code.replace(
             co_code=bytes(self._bytes) + code.co_code,
             co_consts=tuple(self._consts),
-            co_exceptiontable=_moved_exception_table(code.co_exceptiontable, units),
+            co_exceptiontable=self.exception_table(code, units),
             co_linetable=_lines_without_number(units) + code.co_linetable,
             co_argcount=1,
             co_posonlyargcount=0,
@@ -222,10 +261,14 @@ def _moved_exception_table(table: bytes, units: int) -> bytes:
     moved = bytearray()
     for i in range(0, len(numbers), 4):
         start, length, target, depth = numbers[i : i + 4]
-        entry = [_number(start + units), _number(length), _number(target + units), _number(depth)]
-        entry[0] = bytes([entry[0][0] | 0x80]) + entry[0][1:]  # the mark of an entry's first byte
-        moved += b"".join(entry)
+        moved += _table_entry(start + units, length, target + units, depth)
     return bytes(moved)
+
+
+def _table_entry(*numbers: int) -> bytes:
+    """Four numbers as an entry of an exception table; a bit marks its first byte."""
+    entry = b"".join(map(_number, numbers))
+    return bytes([entry[0] | 0x80]) + entry[1:]
 
 
 def _read_numbers(table: Sequence[int]) -> Iterator[int]:

@@ -4,8 +4,9 @@ In: the frame at the instruction where tracing stopped. Out: the last lines of t
 
 Each instruction that can break has an entry in `_OPERATIONS`: how many operands it takes off the stack, and the
 Python function that does on real objects what the instruction does. It runs under the hook, so that Python functions
-that it reaches are compiled on their own. An instruction without an entry, or one inside a `try` or `with`, is left to
-CPython: the eager tail goes on with the original code at that very instruction.
+that it reaches are compiled on their own. If it raises inside a `try` or `with`, the rest of the frame runs in CPython,
+from the handler on. An instruction without an entry is left to CPython, too: the eager tail goes on with the original
+code at that very instruction.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .breaks import BreakRecord, Location
+from .breaks import Break, BreakRecord, Location, Restart
 from .glue import Glue
 from .handlers_calls import take_call, take_call_ex, take_call_kw
 from .handlers_control import loop_end
@@ -27,6 +28,7 @@ from .layout import Layout
 from .operators import BY_SYMBOL, UNARY
 from .values.base import NULL, Lazy, OpaqueValue, Value
 from .values.contexts import GradModeExit, GradModeExitValue
+from .values.exceptions import now_handled
 from .versions import NULL_FIRST
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Exit:
         self.glue = glue
         self.next: list[NextSegment] = []
         self.tail: tuple[int, Layout] | None = None
+        self.raising: tuple[int, Layout] | None = None
+        self.instruction: Instruction | None = None
         self.line: Location | None = None
 
     # ---- return ----
@@ -75,9 +79,17 @@ class Exit:
     # ---- breaks ----
 
     def breaks(self, instruction: Instruction, record: BreakRecord) -> None:
-        """The instruction is performed for real; the frame's stack is as before it."""
+        """The instruction is performed for real; the frame's stack is as before it.
+
+        While an exception of the traced program is being handled nothing can be: only a real one has a traceback. Then
+        the piece ends where it was raised.
+        """
+        handled = now_handled(self.tr)
+        if handled is not None and handled.step is not None:
+            raise Restart(handled.step, Break.again(record))
+        self.instruction = instruction
         writer = _WRITERS.get(instruction.op)
-        if writer is None or self._is_protected(instruction):
+        if writer is None:
             self.eager_tail(instruction)
         else:
             writer(self, instruction)
@@ -144,17 +156,39 @@ class Exit:
         self.next.append(segment)
         return f"return __tail__({segment.name}, __func__, {state})"
 
-    def _operate(self, call: str) -> None:
-        """The line that performs the operation; if it raises, open grad mode blocks are left."""
+    def _operate(self, call: str, to_handler: str | None) -> None:
+        """The line that performs the operation. If it raises, the frame goes on in CPython, from its handler on; if it
+        has none, open grad mode blocks are left."""
         runner, _, arguments = call.partition("(")
         call = f"__user_line__({runner}, {arguments}"
         self.line = self.frame.location()
+        if to_handler is not None:
+            # The handler must not run inside our own `except`: the program may look at sys.exc_info().
+            keep = ["except BaseException as __error:", "    __errors.append(__error)"]
+            lines = ["__errors = []", "try:", f"    __r = {call}", *keep, "if __errors:", f"    {to_handler}"]
+            self.glue.lines += lines
+            return
         outermost = next((v for v in map(self._grad_exit, self.frame.stack) if v is not None), None)
         if outermost is None:
             self.glue.line(f"__r = {call}")
             return
         leave = f"    __set_grad__({outermost.previous})"
         self.glue.lines += ["try:", f"    __r = {call}", "except BaseException:", leave, "    raise"]
+
+    def _to_handler(self) -> str | None:
+        """Text of the return that goes on in the frame's handler with the error that the operation has raised.
+
+        Call it before the effects: it may still make objects.
+        """
+        frame, instruction = self.frame, self.instruction
+        assert instruction is not None
+        place = frame.decoded.catcher_at(instruction.offset)
+        if place is None or not self._is_protected(instruction):
+            return None
+        names = tuple(name for name in frame.slots if name not in frame.code.co_freevars)
+        layout = Layout(names, tuple(value is not NULL for value in frame.stack[: place[1]]))
+        self.raising = (instruction.offset, layout)
+        return f"return __raise__(__func__, (*{self._state(layout)}, __errors.pop()))"
 
     def _grad_exit(self, value: Value) -> GradModeExitValue | None:
         """The value if it is a grad mode block's exit. Nothing else is looked at: that would put guards on it."""
@@ -166,10 +200,11 @@ class Exit:
 
     def perform(self, call: str, index: int, results: list[str | None]) -> None:
         """Effects, the operation, and on."""
+        to_handler = self._to_handler()
         way_on = self._go_on(index, results)
         self.glue.effects()
         self._leave_grad_mode()
-        self._operate(call)
+        self._operate(call, to_handler)
         self.glue.line(way_on)
 
 
@@ -424,6 +459,72 @@ def _import(out: Exit, instruction: Instruction) -> None:
     _apply(out, __import__, operands, instruction, ["__r"])
 
 
+@_writer("IMPORT_FROM")
+def _import_from(out: Exit, instruction: Instruction) -> None:
+    module = out.glue.ref(out.frame.stack[-1])
+    _apply(out, _from_module, [module, repr(instruction.arg)], instruction, ["__r"])
+
+
+def _from_module(module: Any, name: str) -> Any:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        submodule = sys.modules.get(f"{getattr(module, '__name__', '')}.{name}")
+        if submodule is None:
+            raise ImportError(f"cannot import name {name!r} from {getattr(module, '__name__', '?')!r}") from None
+        return submodule
+
+
+@_writer("LIST_APPEND", "SET_ADD")
+def _append(out: Exit, instruction: Instruction) -> None:
+    (item,) = _operands(out, 1)
+    owner = out.glue.ref(out.frame.stack[-instruction.arg])
+    _apply(out, list.append if instruction.op == "LIST_APPEND" else set.add, [owner, item], instruction, [])
+
+
+@_writer("MAP_ADD")
+def _map_add(out: Exit, instruction: Instruction) -> None:
+    key, value = _operands(out, 2)
+    owner = out.glue.ref(out.frame.stack[-instruction.arg])
+    _apply(out, dict.__setitem__, [owner, key, value], instruction, [])
+
+
+@_writer("UNPACK_EX")
+def _unpack_with_rest(out: Exit, instruction: Instruction) -> None:
+    before, after = instruction.arg & 0xFF, instruction.arg >> 8
+    (value,) = _operands(out, 1)
+    results: list[str | None] = [f"__r[{i}]" for i in reversed(range(before + 1 + after))]
+    _apply(out, _at_least, [value, str(before), str(after)], instruction, results)
+
+
+def _at_least(value: Any, before: int, after: int) -> list[Any]:
+    items = list(value)
+    if len(items) < before + after:
+        message = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
+        raise ValueError(message)
+    return [*items[:before], items[before : len(items) - after], *items[len(items) - after :]]
+
+
+@_writer("BEFORE_WITH")
+def _enter_with(out: Exit, instruction: Instruction) -> None:
+    _apply(out, _enter, _operands(out, 1), instruction, ["__r[0]", "__r[1]"])
+
+
+def _enter(manager: Any) -> tuple[Any, Any]:
+    """What `with` does at its start: the exit, bound, and what entering gave."""
+    enter, leave = _special(manager, "__enter__"), _special(manager, "__exit__")
+    return leave, enter()
+
+
+def _special(owner: Any, name: str) -> Any:
+    for base in type(owner).__mro__:
+        if name in base.__dict__:
+            raw = base.__dict__[name]
+            return raw.__get__(owner, type(owner)) if hasattr(type(raw), "__get__") else raw
+    missed = " (missed __exit__ method)" if name == "__exit__" else ""
+    raise TypeError(f"{type(owner).__name__!r} object does not support the context manager protocol{missed}")
+
+
 # ---- branches ----
 
 Way = tuple[int, list[Any]]
@@ -452,20 +553,22 @@ def _branch_or_pop(out: Exit, instruction: Instruction) -> None:
 def _for_iter(out: Exit, instruction: Instruction) -> None:
     iterator = out.glue.ref(out.frame.stack[-1])
     call = f"__run__({out.glue.keep(next)}, ({iterator}, {out.glue.keep(_END)}))"
+    to_handler = out._to_handler()
     body = out._go_on(instruction.index + 1, ["__r"])
     out.frame.pop_raw()
     after = out._go_on(loop_end(out.frame, instruction.target), [])
-    _write_two_ways(out, call, f"__r is not {out.glue.keep(_END)}", body, after)
+    _write_two_ways(out, call, f"__r is not {out.glue.keep(_END)}", body, after, to_handler)
 
 
 def _two_ways(out: Exit, call: str, test: str, if_true: Way, if_false: Way) -> None:
-    _write_two_ways(out, call, test, out._go_on(*if_true), out._go_on(*if_false))
+    to_handler = out._to_handler()
+    _write_two_ways(out, call, test, out._go_on(*if_true), out._go_on(*if_false), to_handler)
 
 
-def _write_two_ways(out: Exit, call: str, test: str, if_true: str, if_false: str) -> None:
+def _write_two_ways(out: Exit, call: str, test: str, if_true: str, if_false: str, to_handler: str | None) -> None:
     out.glue.effects()
     out._leave_grad_mode()
-    out._operate(call)
+    out._operate(call, to_handler)
     out.glue.line(f"if {test}:")
     out.glue.line(f"    {if_true}")
     out.glue.line(if_false)

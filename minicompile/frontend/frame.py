@@ -45,6 +45,8 @@ class Frame:
         self.stack: list[Value] = []
         self.pc = 0
         self.has_yielded = False
+        self.namespace: dict[str, Value] = {}
+        """The names that a class body binds."""
 
     # ---- the stack ----
 

@@ -51,6 +51,7 @@ GLUE_HELPERS: dict[str, Any] = {
     "__partial__": functools.partial,
     "__object_new__": object.__new__,
     "__object_setattr__": object.__setattr__,
+    "__object_delattr__": object.__delattr__,
     "__setattr__": setattr,
     "__annotations_of__": _annotations_of,
     "__set_grad__": torch._C._set_grad_enabled,

@@ -226,7 +226,7 @@ class GraphBuilder:
             return unsupported_call(f"{name}()", "has no shape rule")
         if isinstance(error, NotImplementedError) or type(error).__name__ == "GuardOnDataDependentSymNode":
             return unsupported_call(f"{name}()")
-        return UserError(error)
+        return UserError(error, is_torch=True)
 
     def _emit(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], origin: Origin) -> fx.Node:
         node = self.graph.create_node(op, target, args, kwargs)

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .breaks import unsupported
 from .interpreter import opcode
 from .values.constant import ConstantValue
-from .values.contexts import ContextManagerValue
-from .values.generators import GeneratorValue
-from .values.objects import ObjectValue
 from .versions import FOR_ITER_POPS, SEND_POPS
 
 if TYPE_CHECKING:
@@ -99,14 +95,18 @@ def _get_yield_from_iter(tr: Tracer, frame: Frame, arg: Any) -> None:
 def _send(tr: Tracer, frame: Frame, target: int) -> None:
     """`yield from`: pass on what is sent, or go on with the inner generator's result."""
     sent, inner = frame.pop(tr), frame.stack[-1].realize(tr)
-    item = inner.send(tr, sent) if isinstance(inner, GeneratorValue) else inner.next(tr)
+    item = inner.send(tr, sent)
     if item is not None:
         frame.push(item)
-        return
-    returned = inner.returned if isinstance(inner, GeneratorValue) else None
+    else:
+        finish_delegation(tr, frame, target, inner.returned_value(tr))
+
+
+def finish_delegation(tr: Tracer, frame: Frame, target: int, result: Value) -> None:
+    """What SEND does when the inner iterator, on top of the stack, is exhausted: go on behind, with its result."""
     if SEND_POPS:
         frame.pop_raw()
-    frame.push(returned or ConstantValue(None))
+    frame.push(result)
     frame.pc = target
 
 
@@ -148,23 +148,3 @@ def loop_end(frame: Frame, target: int) -> int:
     from .versions import VERSION
 
     return end + 1 if VERSION >= (3, 13) and instructions[end].op == "POP_TOP" else end
-
-
-# ---- with ----
-
-
-@opcode("BEFORE_WITH")
-def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
-    """Push the manager's exit and what entering gave."""
-    manager = frame.pop(tr)
-    if isinstance(manager, ContextManagerValue):
-        frame.push(manager.enter(tr))
-        frame.push(ConstantValue(None))
-        return
-    if not isinstance(manager, ObjectValue):
-        raise unsupported(f"The context manager {manager.describe()} cannot be traced.")
-    enter, leave = manager.dunder(tr, "__enter__"), manager.dunder(tr, "__exit__")
-    if enter is None or leave is None:
-        raise unsupported(f"The context manager {manager.describe()} cannot be traced.")
-    frame.push(leave)
-    frame.push(enter.call(tr, [], {}))

@@ -155,6 +155,59 @@ def load_global(tr: Tracer, frame: Frame, name: str) -> Value:
     return Lazy(names[name], BuiltinSource(name, frame.globals_base))
 
 
+@opcode("LOAD_BUILD_CLASS")
+def _load_build_class(tr: Tracer, frame: Frame, arg: Any) -> None:
+    frame.push(load_global(tr, frame, "__build_class__"))
+
+
+@opcode("LOAD_NAME")
+def _load_name(tr: Tracer, frame: Frame, name: str) -> None:
+    """In a class body: a name that it has bound, or a global."""
+    value = frame.namespace.get(name)
+    frame.push(value if value is not None else load_global(tr, frame, name))
+
+
+@opcode("STORE_NAME")
+def _store_name(tr: Tracer, frame: Frame, name: str) -> None:
+    frame.namespace[name] = frame.pop_raw()
+
+
+@opcode("DELETE_NAME")
+def _delete_name(tr: Tracer, frame: Frame, name: str) -> None:
+    if frame.namespace.pop(name, None) is None:
+        fail(NameError(f"name '{name}' is not defined"))
+
+
+@opcode("LOAD_CLASSDEREF")
+def _load_classderef(tr: Tracer, frame: Frame, name: str) -> None:
+    if name in frame.namespace:
+        frame.push(frame.namespace[name])
+    else:
+        _load_deref(tr, frame, name)
+
+
+@opcode("LOAD_LOCALS")
+def _load_locals(tr: Tracer, frame: Frame, arg: Any) -> None:
+    frame.push(NULL)  # 3.12: what LOAD_FROM_DICT_OR_… take off again; the namespace is the frame's own
+
+
+@opcode("LOAD_FROM_DICT_OR_DEREF")
+def _load_from_dict_or_deref(tr: Tracer, frame: Frame, name: str) -> None:
+    frame.pop_raw()
+    _load_classderef(tr, frame, name)
+
+
+@opcode("LOAD_FROM_DICT_OR_GLOBALS")
+def _load_from_dict_or_globals(tr: Tracer, frame: Frame, name: str) -> None:
+    frame.pop_raw()
+    _load_name(tr, frame, name)
+
+
+@opcode("SETUP_ANNOTATIONS")
+def _setup_annotations(tr: Tracer, frame: Frame, arg: Any) -> None:
+    frame.namespace.setdefault("__annotations__", DictValue(dict, {}))
+
+
 @opcode("STORE_GLOBAL")
 def _store_global(tr: Tracer, frame: Frame, name: str) -> None:
     tr.set_global(frame, name, frame.pop_raw())
@@ -428,22 +481,27 @@ def _unpack_ex(tr: Tracer, frame: Frame, arg: int) -> None:
 
 @opcode("FORMAT_VALUE")
 def _format_value(tr: Tracer, frame: Frame, arg: tuple[Any, bool]) -> None:
+    from .values.builtins import formatted
+
     conversion, has_spec = arg
     spec = frame.pop(tr) if has_spec else ConstantValue("")
     value = frame.pop(tr)
     try:
-        frame.push(tr.fold(lambda v, s: format(conversion(v) if conversion else v, s), value, spec))
+        frame.push(formatted(tr, converted(tr, value, conversion) if conversion else value, spec))
     except NotConstant:
         raise Break(BreakKind.VALUE, f"An f-string needs the text of {value.describe()}.") from None
 
 
 @opcode("CONVERT_VALUE")
 def _convert_value(tr: Tracer, frame: Frame, conversion: Any) -> None:
-    value = frame.pop(tr)
-    try:
-        frame.push(tr.fold(conversion, value))
-    except NotConstant:
-        raise Break(BreakKind.VALUE, f"An f-string needs the text of {value.describe()}.") from None
+    frame.push(converted(tr, frame.pop(tr), conversion))
+
+
+def converted(tr: Tracer, value: Value, conversion: Any) -> Value:
+    """`!s`, `!r` and `!a` in an f-string."""
+    from .values.builtins import text_of
+
+    return text_of(tr, value, conversion, "__str__" if conversion is str else "__repr__").realize(tr)
 
 
 # ---- imports ----

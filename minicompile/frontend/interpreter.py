@@ -48,34 +48,41 @@ def step(tr: Tracer, frame: Frame, instruction: Instruction) -> Value | None:
     return handler(tr, frame, argument)
 
 
+def advance(tr: Tracer, frame: Frame) -> Value | None:
+    """Execute the frame's next instruction; an error of the program goes to its handler in the frame, if it has one."""
+    instruction = frame.decoded.instructions[frame.pc]
+    frame.pc += 1
+    try:
+        return step(tr, frame, instruction)
+    except UserError as error:
+        from .handlers_exceptions import catch
+
+        if not catch(tr, frame, instruction, error):
+            raise
+        return None
+
+
 def run(tr: Tracer, frame: Frame) -> Value:
     """Run an inlined frame to its return. A break inside is the caller's: it happens at the call."""
-    instructions = frame.decoded.instructions
     steps = 0
     try:
         while True:
-            instruction = instructions[frame.pc]
-            frame.pc += 1
-            steps += 1
-            result = step(tr, frame, instruction)
+            result = advance(tr, frame)
             if result is not None:
                 return result
+            steps += 1
             if steps > MAX_STEPS:
                 raise SkipFrame(f"{frame.code.co_name} runs more than {MAX_STEPS} instructions")
     except Break as broken:
         if broken.location is None:
             broken.location = frame.location()
         raise
-    except UserError:
-        if frame.decoded.handler_at(frame.instruction.offset) is not None:
-            raise unsupported("An exception that is handled in an inlined function cannot be traced.") from None
-        raise
 
 
 def load_handlers() -> None:
     """Import the files that register rules."""
-    from . import handlers_calls, handlers_control, handlers_data  # noqa: F401
-    from .values import builtins, contexts, optimizers, torch_functions  # noqa: F401
+    from . import handlers_calls, handlers_control, handlers_data, handlers_exceptions  # noqa: F401
+    from .values import builtins, contexts, exceptions, new_classes, optimizers, torch_functions  # noqa: F401
 
     builtins._operator_rules()
 

@@ -300,9 +300,11 @@ class CompileContext:
         """Call a function with raw argument slots; nothing below it is compiled either."""
         return hook.run_off(self.call_function, func, raw)
 
-    def eager_tail(self, func: FunctionType, offset: int, layout: Layout, state: tuple[Any, ...]) -> Any:
-        """Go on in CPython at a byte offset; callees are compiled."""
-        tail = self._tails.function(func, offset, local_names=layout.names, stack=layout.stack)
+    def eager_tail(
+        self, func: FunctionType, offset: int, layout: Layout, state: tuple[Any, ...], *, raising: bool = False
+    ) -> Any:
+        """Go on in CPython at a byte offset, or in the handler for an error raised there; callees are compiled."""
+        tail = self._tails.function(func, offset, local_names=layout.names, stack=layout.stack, raising=raising)
         return hook.run(self, tail, (state,), None) if self.use_hook else tail(state)
 
     def dispatcher_for(self, func: FunctionType) -> Callable[..., Any] | None:

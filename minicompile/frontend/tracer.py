@@ -6,6 +6,7 @@ interpreted program left on its stack and in its variables.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,10 @@ class Tracer:
         self.root_step = 0
         self.frame: Frame = None  # type: ignore[assignment]
         self.entry_grad_mode = torch.is_grad_enabled()
+        self.handled: list[Value | None] = [None]
+        """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
+        self.is_called_in_handler = sys.exc_info()[1] is not None
+        self.generators: list[GeneratorValue] = []
         self._known: dict[int, tuple[Any, Value]] = {}
         self._anchors: dict[int, ConstSource] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
@@ -222,7 +227,7 @@ class Tracer:
         try:
             result = fn(*values, **named)
         except Exception as error:
-            fail(error)
+            fail(error, is_exact=True)
         return self.constant(result, anchored=False)
 
     def _constant_of(self, value: Value) -> Any:
@@ -272,16 +277,20 @@ class Tracer:
             raise unsupported_call(f"{fn.name}()", "makes a coroutine")
         if self.frame.depth >= MAX_DEPTH:
             raise unsupported_call(f"{fn.name}()", f"is nested {MAX_DEPTH} calls deep")
-        slots = bind_arguments(self, fn, args, kwargs)
+        made = self.frame_of(fn, bind_arguments(self, fn, args, kwargs))
         caller = self.frame
         if decoded.is_generator:
-            made = Frame(decoded, fn.globals_dict, fn.globals_base, slots, fn.closure, caller)
-            return GeneratorValue(made, fn, args, kwargs, self.root_step)
-        self.frame = Frame(decoded, fn.globals_dict, fn.globals_base, slots, fn.closure, caller)
+            self.generators.append(GeneratorValue(made, fn, args, kwargs, self.root_step))
+            return self.generators[-1]
+        self.frame = made
         try:
-            return run(self, self.frame)
+            return run(self, made)
         finally:
             self.frame = caller
+
+    def frame_of(self, fn: FunctionValue, slots: dict[str, Value]) -> Frame:
+        """A new frame of a function, called from the one that runs."""
+        return Frame(decode(fn.code), fn.globals_dict, fn.globals_base, slots, fn.closure, self.frame)
 
     # ---- where ----
 

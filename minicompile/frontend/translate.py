@@ -32,7 +32,7 @@ from .frame import NULL, Frame
 from .generated import caller_at, make_function
 from .glue import Glue
 from .graph import GraphBuilder
-from .interpreter import MAX_STEPS, step
+from .interpreter import MAX_STEPS, advance
 from .layout import argument_names
 from .segments import Entry, GraphRecord, Segment, Tail, drive
 from .sources import FreeCellSource, FunctionSource, Source
@@ -41,7 +41,8 @@ from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
 
 _log = logging.getLogger("minicompile.graph")
-MAX_ATTEMPTS = 8
+MAX_ATTEMPTS = 30
+"""How often tracing of one piece may begin again, each time with an earlier end."""
 
 
 def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> Entry:
@@ -59,7 +60,7 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
             static = True
         finally:
             attempt.tr.forget_objects()
-    raise AssertionError("a break that is known in advance came too late")
+    return Attempt(segment, func, slots, None, True).eager_entry("tracing began again too often", start)
 
 
 class Attempt:
@@ -142,14 +143,14 @@ class Attempt:
         tr, frame, instructions = self.tr, self.frame, self.decoded.instructions
         while True:
             instruction = instructions[frame.pc]
-            frame.pc += 1
             tr.root_step += 1
             if self.planned is not None and tr.root_step == self.planned.step:
+                frame.pc = instruction.index + 1
                 self.planned.reason.location = self.planned.reason.location or frame.location()
                 return None, (instruction, self.planned.reason.record())
             saved, epoch = frame.stack.copy(), tr.epoch
             try:
-                result = step(tr, frame, instruction)
+                result = advance(tr, frame)
             except Break as broken:
                 if broken.location is None:
                     broken.location = frame.location()
@@ -171,6 +172,9 @@ class Attempt:
         if broken is not None and self.segment.ctx.fullgraph:
             raise _graph_break_error(broken[1])
         tr = self.tr
+        for generator in tr.generators:
+            if generator.is_left_in_try():
+                generator.restart("may be closed in the middle of a `try`")
         glue = Glue(tr)
         way = Exit(tr, self.frame, glue)
         if broken is not None:
@@ -229,10 +233,13 @@ class Attempt:
             was_mutated, before = f"__v != {state}", [f"__v = {state}"]
         return [
             *before,
+            "__errors = []",  # eager must not begin inside our own `except`: the program may look at sys.exc_info()
             "try:",
             f"    {targets}{call}",
             "except Exception as __error:",
-            f"    return __failed__(__func__, __error, ({slots}), {was_mutated})",
+            "    __errors.append(__error)",
+            "if __errors:",
+            f"    return __failed__(__func__, __errors.pop(), ({slots}), {was_mutated})",
         ]
 
     def _guard_memory(self) -> None:
@@ -282,6 +289,9 @@ class Attempt:
         if way.tail is not None:
             offset, layout = way.tail
             namespace["__eager_tail__"] = lambda func, state: ctx.eager_tail(func, offset, layout, state)
+        if way.raising is not None:
+            place, below = way.raising
+            namespace["__raise__"] = lambda func, state: ctx.eager_tail(func, place, below, state, raising=True)
         return namespace
 
     def _compile_graph(self, record: GraphRecord, namespace: dict[str, Any]) -> None:

@@ -41,7 +41,6 @@ _RENAMED = {
     "POP_JUMP_BACKWARD_IF_NONE": "POP_JUMP_IF_NONE",
     "POP_JUMP_BACKWARD_IF_NOT_NONE": "POP_JUMP_IF_NOT_NONE",
     "LOAD_FAST_CHECK": "LOAD_FAST",
-    "LOAD_CLASSDEREF": "LOAD_DEREF",
 }
 
 _FORMAT_CONVERSIONS = {0: None, 1: str, 2: repr, 3: ascii}
@@ -166,9 +165,11 @@ _SPECIAL = {
 }
 
 
-def exception_table(code: Any) -> list[tuple[int, int, int, int]]:
-    """`(start, end, target, depth)` of every entry of the code's exception table, byte offsets, end exclusive."""
-    return [(entry.start, entry.end, entry.target, entry.depth) for entry in dis._parse_exception_table(code)]  # type: ignore[attr-defined]
+def exception_table(code: Any) -> list[tuple[int, int, int, int, bool]]:
+    """`(start, end, target, depth, pushes offset)` of every entry of the code's exception table, byte offsets, end
+    exclusive. The last: whether the raising instruction's offset goes on the stack below the exception."""
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return [(entry.start, entry.end, entry.target, entry.depth, bool(entry.lasti)) for entry in entries]
 
 
 def inline_cache_units(opname: str) -> int:

@@ -84,6 +84,13 @@ class Value:
         """All elements that iterating yields, now."""
         raise self.cannot("iterating")
 
+    def rest(self, tr: Tracer) -> list[Value]:
+        """For an iterator: what it still has, one `next` after the other."""
+        result = []
+        while (item := self.next(tr)) is not None:
+            result.append(item)
+        return result
+
     def iterator(self, tr: Tracer) -> Value:
         """What `iter()` gives."""
         from .iterators import IteratorValue
@@ -93,6 +100,18 @@ class Value:
     def next(self, tr: Tracer) -> Value | None:
         """The next element of an iterator, None at the end."""
         raise self.cannot("iterating")
+
+    def send(self, tr: Tracer, value: Value) -> Value | None:
+        """`next`, or `send` for a generator: the next element, None at the end."""
+        if getattr(value, "value", value) is not None:
+            raise self.cannot("sending a value")
+        return self.next(tr)
+
+    def returned_value(self, tr: Tracer) -> Value:
+        """For an iterator that has just been exhausted: the value of its StopIteration."""
+        from .constant import ConstantValue
+
+        return ConstantValue(None)
 
     def length(self, tr: Tracer) -> int:
         raise self.cannot("taking the length")
@@ -106,6 +125,10 @@ class Value:
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise unsupported_call(self.describe())
+
+    def text(self, tr: Tracer, how: str) -> Value | None:
+        """The result of `__str__` or `__repr__`; None where only `const` can tell."""
+        return None
 
     # ---- the way back to a real object ----
 
@@ -167,11 +190,11 @@ def _callable_name(obj: Any) -> str:
     return f"{name}()" if isinstance(name, str) else f"a {type(obj).__name__}"
 
 
-def fail(error: BaseException) -> NoReturn:
-    """Report an error that is the interpreted program's own."""
+def fail(error: BaseException, *, is_exact: bool = False) -> NoReturn:
+    """Report an error that is the interpreted program's own. `is_exact`: its arguments are those that eager gives."""
     from ..breaks import UserError
 
-    raise UserError(error) from error
+    raise UserError(error, is_exact=is_exact) from error
 
 
 def is_constant_value(value: Value, tr: Tracer) -> bool:

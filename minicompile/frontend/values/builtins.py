@@ -10,6 +10,7 @@ import functools
 import operator
 import types
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import directives
@@ -17,6 +18,8 @@ from ..breaks import Break, BreakKind, unsupported_call
 from .base import Kwargs, NotConstant, Value, fail
 from .callables import RULES, Rule, class_object, rule
 from .constant import ConstantValue, SymIntValue, specialized
+from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ZipValue
+from .objects import ObjectValue, static_lookup
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -136,51 +139,45 @@ def callable_kind(kind: type) -> bool:
 
 @rule(iter)
 def _iter(tr: Tracer, value: Value) -> Value:
-    return value.realize(tr).iterator(tr)
+    return value.realize(tr).iterator(tr).realize(tr)
 
 
 @rule(next)
 def _next(tr: Tracer, iterator: Value, default: Value | None = None) -> Value:
-    item = iterator.realize(tr).next(tr)
+    from .exceptions import stop
+
+    owner = iterator.realize(tr)
+    if isinstance(owner, ObjectValue) and default is None:
+        return owner.getattr(tr, "__next__").realize(tr).call(tr, [], {})  # with its own StopIteration
+    item = owner.next(tr)
     if item is not None:
         return item
-    if default is None:
-        fail(StopIteration())
-    return default
+    return default if default is not None else stop(tr, owner.returned_value(tr))
 
 
 @rule(enumerate)
 def _enumerate(tr: Tracer, iterable: Value, start: Value | None = None) -> Value:
-    from .containers import SequenceValue, index_of
+    from .containers import index_of
 
-    first = index_of(tr, start) if start is not None else 0
-    pairs = enumerate(_all(tr, iterable), first)
-    return _iterator([SequenceValue(tuple, [ConstantValue(index), item]) for index, item in pairs])
+    return EnumerateValue(_iter(tr, iterable), index_of(tr, start) if start is not None else 0)
 
 
 @rule(zip)
 def _zip(tr: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
-    from .containers import SequenceValue
-
-    columns = [_all(tr, iterable) for iterable in iterables]
-    exact = strict is not None and strict.realize(tr).truth(tr)
-    if exact and len({len(column) for column in columns}) > 1:
-        fail(ValueError("zip() arguments have different lengths"))
-    return _iterator([SequenceValue(tuple, list(row)) for row in zip(*columns, strict=False)])
+    columns = [_iter(tr, iterable) for iterable in iterables]
+    return ZipValue(columns, strict=strict is not None and strict.realize(tr).truth(tr))
 
 
 @rule(map)
 def _map(tr: Tracer, fn: Value, *iterables: Value) -> Value:
-    columns = [_all(tr, iterable) for iterable in iterables]
-    return _iterator([fn.realize(tr).call(tr, list(row), {}) for row in zip(*columns, strict=False)])
+    if not iterables:
+        fail(TypeError("map() must have at least two arguments."), is_exact=True)
+    return MapValue(fn, [_iter(tr, iterable) for iterable in iterables])
 
 
 @rule(filter)
 def _filter(tr: Tracer, fn: Value, iterable: Value) -> Value:
-    fn = fn.realize(tr)
-    keep_true = isinstance(fn, ConstantValue) and fn.value is None
-    items = _all(tr, iterable)
-    return _iterator([i for i in items if (i if keep_true else fn.call(tr, [i], {})).realize(tr).truth(tr)])
+    return FilterValue(fn, _iter(tr, iterable))
 
 
 @rule(reversed)
@@ -189,13 +186,18 @@ def _reversed(tr: Tracer, value: Value) -> Value:
 
 
 def _iterator(items: list[Value]) -> Value:
-    from .iterators import IteratorValue
-
     return IteratorValue(None, items)
 
 
 def _all(tr: Tracer, value: Value) -> list[Value]:
     return value.realize(tr).items(tr)
+
+
+def each(tr: Tracer, iterable: Value) -> Iterator[Value]:
+    """The elements of an iterable, each asked for when its predecessor has been dealt with, as Python does."""
+    iterator = _iter(tr, iterable)
+    while (item := iterator.next(tr)) is not None:
+        yield item.realize(tr)
 
 
 @rule(list)
@@ -302,28 +304,55 @@ def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> 
     return tr.fold(kind, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
 
 
-def _text_rule(fn: Any) -> None:
+def _text_rule(fn: Any, how: str) -> None:
     def trace(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        try:
-            return tr.fold(fn, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
-        except NotConstant:
-            raise unsupported_call(f"{fn.__name__}()", "needs the text of an object that is not a constant") from None
+        if len(args) == 1 and not kwargs:
+            return text_of(tr, args[0].realize(tr), fn, how)
+        return tr.fold(fn, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
 
     RULES[fn] = trace
 
 
-for _fn in (str, repr, format, ascii):
-    _text_rule(_fn)
+for _fn, _how in ((str, "__str__"), (repr, "__repr__"), (ascii, "__repr__")):
+    _text_rule(_fn, _how)
+
+
+def text_of(tr: Tracer, value: Value, fn: Any, how: str) -> Value:
+    """`str(value)`, `repr(value)`, `ascii(value)`: the object's own method, or the constant's text."""
+    own = value.text(tr, how)
+    if own is not None:
+        return tr.fold(ascii if fn is ascii else str, own) if fn is ascii else own
+    try:
+        return tr.fold(fn, specialized(tr, value))
+    except NotConstant:
+        raise unsupported_call(f"{fn.__name__}()", "needs the text of an object that is not a constant") from None
+
+
+@rule(format)
+def _format(tr: Tracer, value: Value, spec: Value | None = None) -> Value:
+    return formatted(tr, value.realize(tr), spec or ConstantValue(""))
+
+
+def formatted(tr: Tracer, value: Value, spec: Value) -> Value:
+    """`format(value, spec)`. Raises NotConstant, or Break."""
+    if not isinstance(value, ObjectValue):
+        return tr.fold(format, specialized(tr, value), spec)
+    own = static_lookup(value.python_type(), "__format__")
+    if isinstance(own, types.FunctionType):
+        return value.method(tr, "__format__", own).call(tr, [spec], {})
+    if own is not object.__format__ or spec.realize(tr).const(tr):
+        raise unsupported_call("format()", "needs the text of an object that is not a constant")
+    return text_of(tr, value, str, "__str__")
 
 
 @rule(any)
 def _any(tr: Tracer, iterable: Value) -> Value:
-    return ConstantValue(any(item.realize(tr).truth(tr) for item in _all(tr, iterable)))
+    return ConstantValue(any(item.truth(tr) for item in each(tr, iterable)))
 
 
 @rule(all)
 def _all_true(tr: Tracer, iterable: Value) -> Value:
-    return ConstantValue(all(item.realize(tr).truth(tr) for item in _all(tr, iterable)))
+    return ConstantValue(all(item.truth(tr) for item in each(tr, iterable)))
 
 
 @rule(sum)
@@ -331,8 +360,8 @@ def _sum(tr: Tracer, iterable: Value, start: Value | None = None) -> Value:
     from ..operators import binary
 
     result: Value = start.realize(tr) if start is not None else ConstantValue(0)
-    for item in _all(tr, iterable):
-        result = binary(tr, operator.add, result, item.realize(tr))
+    for item in each(tr, iterable):
+        result = binary(tr, operator.add, result, item)
     return result
 
 
@@ -340,13 +369,15 @@ def _extreme(name: str, op: Any) -> Rule:
     def trace(tr: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         from ..operators import binary
 
-        values = [value.realize(tr) for value in (_all(tr, args[0]) if len(args) == 1 else list(args))]
+        measure = key.realize(tr) if key is not None and not isinstance(key.realize(tr), ConstantValue) else None
+        values, keys = [], []
+        for value in each(tr, args[0]) if len(args) == 1 else [arg.realize(tr) for arg in args]:
+            values.append(value)
+            keys.append(measure.call(tr, [value], {}).realize(tr) if measure is not None else value)
         if not values:
             if default is not None:
                 return default
             fail(ValueError(f"{name}() arg is an empty sequence"))
-        has_key = key is not None and not (isinstance(key.realize(tr), ConstantValue))
-        keys = [key.realize(tr).call(tr, [v], {}).realize(tr) if has_key and key else v for v in values]
         best = 0
         for index in range(1, len(values)):
             if isinstance(keys[index], SymIntValue) or isinstance(keys[best], SymIntValue):
@@ -419,14 +450,11 @@ def _partial(tr: Tracer, fn: Value, *args: Value, **kwargs: Value) -> Value:
 
 @rule(functools.reduce)
 def _reduce(tr: Tracer, fn: Value, iterable: Value, initial: Value | None = None) -> Value:
-    items = _all(tr, iterable)
-    if initial is not None:
-        items.insert(0, initial)
-    if not items:
-        fail(TypeError("reduce() of empty iterable with no initial value"))
-    result = items[0]
-    for item in items[1:]:
-        result = fn.realize(tr).call(tr, [result, item], {})
+    result = initial
+    for item in each(tr, iterable):
+        result = item if result is None else fn.realize(tr).call(tr, [result, item], {})
+    if result is None:
+        fail(TypeError("reduce() of empty iterable with no initial value"), is_exact=True)
     return result
 
 

@@ -249,3 +249,16 @@ SET_METHODS: dict[str, Method] = {
     **_COMMON, "add": _add, "discard": _discard, "remove": _set_remove, "union": _union, "update": _set_update,
     "copy": _union, "clear": _clear,
 }  # fmt: skip
+
+
+# ---- methods of iterators ----
+
+
+def _next(tr: Tracer, owner: Value) -> Value:
+    from .exceptions import stop
+
+    item = owner.next(tr)
+    return item if item is not None else stop(tr, owner.returned_value(tr))
+
+
+ITERATOR_METHODS: dict[str, Method] = {"__next__": _next, "__iter__": _iter}

@@ -72,7 +72,7 @@ class SequenceValue(Value):
         try:
             picked = self.elements[index]
         except (IndexError, TypeError) as error:
-            fail(error)
+            fail(error, is_exact=self.kind in (list, tuple) and isinstance(error, IndexError))
         if not isinstance(index, slice):
             return picked  # type: ignore[return-value]
         return SequenceValue(self.kind if self.kind in (list, torch.Size) else tuple, picked)  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ class DictValue(Value):
             made = self.factory.realize(tr).call(tr, [], {})
             self.setitem(tr, key, made)
             return made
-        fail(KeyError(tr.key(key)))
+        fail(KeyError(tr.key(key)), is_exact=isinstance(key, ConstantValue))
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self.store(tr, key, value)
@@ -210,7 +210,7 @@ class DictValue(Value):
     def delitem(self, tr: Tracer, key: Value) -> None:
         raw = tr.key(key)
         if raw not in self.entries:
-            fail(KeyError(raw))
+            fail(KeyError(raw), is_exact=isinstance(key, ConstantValue))
         del self.entries[raw]
         tr.mutated(self, "del {0}[{1}]", key)
 

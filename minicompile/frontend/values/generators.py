@@ -4,7 +4,8 @@ In: a call of a generator function, or a generator expression. Out: elements, wi
 consumer's graph. A frame is plain data, so suspending one is just to stop running it.
 
 A generator that has not started can be rebuilt at a graph break, by calling its function again. One that has started
-cannot: the trace then begins again, with the graph broken where the generator was made, so that it is a real one.
+cannot: the trace then begins again, with the graph broken where the generator was made, so that it is a real one. The
+same goes for one that is left behind in the middle of a `try`: only a real one is closed when it dies.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, NoReturn
 
-from ..breaks import Restart, unsupported
+from ..breaks import Restart, UserError, unsupported
 from .base import Args, Kwargs, Value, fail
 from .constant import ConstantValue
 from .containers import Method, method_of
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from ..frame import Frame
     from ..glue import Glue
     from ..tracer import Tracer
+    from .exceptions import ExceptionValue
     from .functions import FunctionValue
 
 
 class GeneratorValue(Value):
-    """A generator made in the frame. `returned` is its return value once it is exhausted."""
+    """A generator made in the frame. `returned` is its return value, until somebody has been told of it."""
 
     def __init__(self, frame: Frame, function: FunctionValue, args: Args, kwargs: Kwargs, root_step: int) -> None:
         self.frame = frame
@@ -35,7 +37,9 @@ class GeneratorValue(Value):
         self.root_step = root_step
         self.is_started = False
         self.is_running = False
+        self.is_finished = False
         self.returned: Value | None = None
+        self.handled: Value | None = None
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -49,68 +53,200 @@ class GeneratorValue(Value):
     def iterator(self, tr: Tracer) -> Value:
         return self
 
+    # ---- running ----
+
+    def items(self, tr: Tracer) -> list[Value]:
+        return self.rest(tr)
+
     def next(self, tr: Tracer) -> Value | None:
         return self.send(tr, ConstantValue(None))
 
     def send(self, tr: Tracer, value: Value) -> Value | None:
         """Run to the next `yield`; None at the end."""
-        from ..interpreter import run
-
-        if self.returned is not None:
+        if self.is_finished:
             return None
+        self._require_idle()
+        if not self.is_started and not (isinstance(value, ConstantValue) and value.value is None):
+            fail(TypeError("can't send non-None value to a just-started generator"), is_exact=True)
+        self.frame.push(value)
+        return self._resume(tr)
+
+    def throw(self, tr: Tracer, error: ExceptionValue) -> Value | None:
+        """Raise inside, where the generator is suspended, and run to the next `yield`."""
+        self._require_idle()
+        if not self.is_started or self.is_finished:
+            self.is_started = self.is_finished = True
+            raise UserError(None, error)
+        inner = self.delegate()
+        if inner is None:
+            return self._resume(tr, error)
+        return self._throw_into(tr, inner, error)
+
+    def _throw_into(self, tr: Tracer, inner: Value, error: ExceptionValue) -> Value | None:
+        """`yield from`: the exception is the inner iterator's, and so may be the result."""
+        from ..handlers_control import finish_delegation
+
+        if not isinstance(inner, GeneratorValue):
+            raise inner.cannot("throwing into")
+        if issubclass(error.cls, GeneratorExit):
+            inner.close(tr)
+            return self._resume(tr, error)
+        try:
+            item = inner.throw(tr, error)
+        except UserError as raised:
+            return self._resume(tr, self._as_exception(tr, raised))
+        if item is None:
+            send = self.frame.decoded.instructions[self.frame.pc - 2]
+            finish_delegation(tr, self.frame, send.target, inner.returned_value(tr))
+            return self._resume(tr)
+        return item
+
+    def close(self, tr: Tracer) -> None:
+        """`GeneratorExit` where it is suspended; that it comes out again is in order."""
+        from .exceptions import ExceptionValue
+
+        self._require_idle()
+        if not self.is_started or self.is_finished:
+            self.is_started = self.is_finished = True
+            return
+        error = ExceptionValue(GeneratorExit, [], tr.constant(GeneratorExit))
+        error.step = tr.root_step
+        try:
+            item = self.throw(tr, error)
+        except UserError as raised:
+            if not issubclass(raised.cls, (GeneratorExit, StopIteration)):
+                raise
+            return
+        if item is not None:
+            fail(RuntimeError("generator ignored GeneratorExit"), is_exact=True)
+
+    def _require_idle(self) -> None:
         if self.is_running:
-            fail(ValueError("generator already executing"))
+            fail(ValueError("generator already executing"), is_exact=True)
+
+    def _resume(self, tr: Tracer, error: ExceptionValue | None = None) -> Value | None:
+        """Run the frame, with an error at its `yield` if there is one; it has its own exception being handled."""
+        frame, consumer = self.frame, tr.frame
         self.is_started = True
         tr.changed()
-        frame, consumer = self.frame, tr.frame
         frame.parent, frame.depth = consumer, consumer.depth + 1
-        frame.push(value)
         frame.has_yielded = False
         tr.frame, self.is_running = frame, True
+        tr.handled.append(self.handled)
         try:
-            result = run(tr, frame)
+            result = self._run(tr, error)
+        except UserError as raised:
+            self.is_finished = True
+            raise self._leaving(tr, raised) from None
         finally:
+            self.handled = tr.handled.pop()
             tr.frame, self.is_running = consumer, False
         if frame.has_yielded:
             return result
-        self.returned = result
+        self.returned, self.is_finished = result, True
         return None
 
-    def items(self, tr: Tracer) -> list[Value]:
-        result = []
-        while (item := self.next(tr)) is not None:
-            result.append(item)
-        return result
+    def _run(self, tr: Tracer, error: ExceptionValue | None) -> Value:
+        from ..handlers_exceptions import catch
+        from ..interpreter import run
+
+        if error is not None:
+            raised = UserError(None, error)
+            if not catch(tr, self.frame, self.frame.instruction, raised):
+                raise raised
+        return run(tr, self.frame)
+
+    def _leaving(self, tr: Tracer, error: UserError) -> UserError:
+        from ..handlers_exceptions import without_stop_iteration
+
+        if error.is_torch or not issubclass(error.cls, StopIteration):
+            return error
+        return UserError(None, without_stop_iteration(tr, self._as_exception(tr, error)))
+
+    def _as_exception(self, tr: Tracer, error: UserError) -> ExceptionValue:
+        from .exceptions import caught
+
+        return caught(tr, error)
+
+    def delegate(self) -> Value | None:
+        """The iterator that a `yield from` is running, None if the generator is suspended at its own `yield`."""
+        instructions, at = self.frame.decoded.instructions, self.frame.pc - 1
+        is_delegating = at > 0 and instructions[at].op == "YIELD_VALUE" and instructions[at - 1].op == "SEND"
+        return self.frame.stack[-1] if is_delegating else None
+
+    def returned_value(self, tr: Tracer) -> Value:
+        """The value of the StopIteration, which is told once."""
+        value, self.returned = self.returned, None
+        return value or ConstantValue(None)
+
+    # ---- the rest ----
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         return method_of(tr, self, name, _METHODS)
 
+    def is_left_in_try(self) -> bool:
+        """Whether it is suspended where code of its own would still run when it is closed."""
+        if not self.is_started or self.is_finished:
+            return False
+        place = self.frame.decoded.catcher_at(self.frame.instruction.offset)
+        if place is None:
+            return False
+        handler = self.frame.decoded.instructions[self.frame.decoded.index_at[place[0]]]
+        is_of_the_compiler = handler.op == "CLEANUP_THROW" or handler.arg == "STOPITERATION_ERROR"
+        return not is_of_the_compiler
+
     def build(self, glue: Glue) -> str:
-        if self.returned is not None:
+        if self.is_finished:
             return "__iter__(())"
         if self.is_started:
-            self._restart()
+            self.restart("is in use across a graph break")
         parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
         return f"{glue.ref(self.function)}({', '.join(parts)})"
 
-    def _restart(self) -> NoReturn:
-        why = unsupported(f"The {self.describe()} is in use across a graph break.")
-        raise Restart(self.root_step, why)
+    def restart(self, why: str) -> NoReturn:
+        """Trace again, and make the generator a real one."""
+        raise Restart(self.root_step, unsupported(f"The {self.describe()} {why}."))
+
+
+# ---- methods ----
+
+
+def _item(tr: Tracer, owner: GeneratorValue, item: Value | None) -> Value:
+    from .exceptions import stop
+
+    return item if item is not None else stop(tr, owner.returned_value(tr))
 
 
 def _send(tr: Tracer, owner: GeneratorValue, value: Value) -> Value:
-    item = owner.send(tr, value)
-    if item is None:
-        fail(StopIteration())
-    return item
+    return _item(tr, owner, owner.send(tr, value.realize(tr)))
 
 
 def _next(tr: Tracer, owner: GeneratorValue) -> Value:
     return _send(tr, owner, ConstantValue(None))
 
 
+def _throw(
+    tr: Tracer, owner: GeneratorValue, kind: Value, value: Value | None = None, trace: Value | None = None
+) -> Value:
+    from .exceptions import raise_value
+
+    given = value.realize(tr) if value is not None else None
+    error = kind if given is None or isinstance(given, ConstantValue) else given
+    try:
+        raise_value(tr, error)
+    except UserError as raised:
+        return _item(tr, owner, owner.throw(tr, raised.value))
+
+
+def _close(tr: Tracer, owner: GeneratorValue) -> Value:
+    owner.close(tr)
+    return ConstantValue(None)
+
+
 def _iter(tr: Tracer, owner: GeneratorValue) -> Value:
     return owner
 
 
-_METHODS: dict[str, Method] = {"send": _send, "__next__": _next, "__iter__": _iter}
+_METHODS: dict[str, Method] = {
+    "send": _send, "throw": _throw, "close": _close, "__next__": _next, "__iter__": _iter,
+}  # fmt: skip

@@ -1,7 +1,8 @@
-"""Iterators whose elements are known while tracing.
+"""Iterators that the program makes: over containers, and `zip`, `map` and the like over other iterators.
 
-In: `iter()` of a sequence, dict, range, tensor; zip, enumerate, map and the like over these.
-Out: elements one by one; at a graph break a real iterator that stands at the same element.
+In: `iter()` of a sequence, dict, range, tensor or object with `__getitem__`; calls of enumerate, zip, map, filter.
+Out: elements one by one, each when it is asked for, as the program may see; at a graph break a real iterator that
+stands at the same element.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING
 
+from ..breaks import UserError
 from .base import Value, fail
+from .constant import ConstantValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -20,7 +23,35 @@ _SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defau
 """Containers that must not change their size while they are iterated, by Python's name for them."""
 
 
-class IteratorValue(Value):
+class Iterator(Value):
+    """Base class of iterators: everything in terms of `next`."""
+
+    def iterator(self, tr: Tracer) -> Value:
+        return self
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def items(self, tr: Tracer) -> list[Value]:
+        return self.rest(tr)
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        """As in Python, elements behind the one that is found are left in the iterator."""
+        from ..operators import equal
+
+        while (element := self.next(tr)) is not None:
+            if equal(tr, element.realize(tr), item):
+                return True
+        return False
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        from .container_methods import ITERATOR_METHODS
+        from .containers import method_of
+
+        return method_of(tr, self, name, ITERATOR_METHODS)
+
+
+class IteratorValue(Iterator):
     """An iterator over a list of values that was fixed when it was made, at `position`.
 
     `container` is what it iterates over, so that it can be rebuilt. For a list, `elements` is the list value's own:
@@ -60,15 +91,8 @@ class IteratorValue(Value):
         self.exhausted = True
         return rest
 
-    def iterator(self, tr: Tracer) -> Value:
-        return self
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
     def build(self, glue: Glue) -> str:
         """The rest as a new iterator: over the container itself where its position can be set, else over a tuple."""
-        from .constant import ConstantValue
         from .containers import SequenceValue
 
         container = self.container
@@ -87,3 +111,152 @@ class IteratorValue(Value):
             # Behind the journal: a list that it extends is shorter until then, and a position beyond it is cut off.
             glue.late(f"{name}.__setstate__({self.position})")
         return name
+
+
+class ItemIteratorValue(Iterator):
+    """What `iter()` gives for an object with `__getitem__` and no `__iter__`."""
+
+    def __init__(self, owner: Value) -> None:
+        self.owner = owner
+        self.position: int | None = 0
+
+    def python_type(self) -> type:
+        return _ITEM_ITERATOR
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.position is None:
+            return None
+        try:
+            item = self.owner.getitem(tr, ConstantValue(self.position))
+        except UserError as error:
+            if not issubclass(error.cls, (IndexError, StopIteration)):
+                raise
+            self.position = None
+            return None
+        tr.changed()
+        self.position += 1
+        return item
+
+    def build(self, glue: Glue) -> str:
+        if self.position is None:
+            return "__iter__(())"
+        name = glue.assign(f"__iter__({glue.ref(self.owner)})", self)
+        glue.late(f"{name}.__setstate__({self.position})")
+        return name
+
+
+class _Items:
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+_ITEM_ITERATOR = type(iter(_Items()))
+
+
+class EnumerateValue(Iterator):
+    """`enumerate(inner, count)`."""
+
+    def __init__(self, inner: Value, count: int) -> None:
+        self.inner = inner
+        self.count = count
+
+    def python_type(self) -> type:
+        return enumerate
+
+    def next(self, tr: Tracer) -> Value | None:
+        from .containers import SequenceValue
+
+        item = self.inner.next(tr)
+        if item is None:
+            return None
+        tr.changed()
+        self.count += 1
+        return SequenceValue(tuple, [ConstantValue(self.count - 1), item])
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(enumerate)}({glue.ref(self.inner)}, {self.count})"
+
+
+class ZipValue(Iterator):
+    """`zip(*inner, strict=strict)`."""
+
+    def __init__(self, inner: list[Value], *, strict: bool) -> None:
+        self.inner = inner
+        self.strict = strict
+
+    def python_type(self) -> type:
+        return zip
+
+    def next(self, tr: Tracer) -> Value | None:
+        from .containers import SequenceValue
+
+        row: list[Value] = []
+        for iterator in self.inner:
+            item = iterator.next(tr)
+            if item is None:
+                if self.strict:
+                    self._require_all_exhausted(tr, len(row))
+                return None
+            row.append(item)
+        return SequenceValue(tuple, list(row)) if row else None
+
+    def _require_all_exhausted(self, tr: Tracer, at: int) -> None:
+        """The iterator number `at` is exhausted: so must be all others."""
+        if at:
+            fail(ValueError(f"zip() argument {at + 1} is shorter than {_arguments(at)}"))
+        for index, other in enumerate(self.inner[1:], 1):
+            if other.next(tr) is not None:
+                fail(ValueError(f"zip() argument {index + 1} is longer than {_arguments(index)}"))
+
+    def build(self, glue: Glue) -> str:
+        parts = [*map(glue.ref, self.inner), f"strict={self.strict}"]
+        return f"{glue.keep(zip)}({', '.join(parts)})"
+
+
+def _arguments(count: int) -> str:
+    return "argument 1" if count == 1 else f"arguments 1-{count}"
+
+
+class MapValue(Iterator):
+    """`map(fn, *inner)`."""
+
+    def __init__(self, fn: Value, inner: list[Value]) -> None:
+        self.fn = fn
+        self.inner = inner
+
+    def python_type(self) -> type:
+        return map
+
+    def next(self, tr: Tracer) -> Value | None:
+        row: list[Value] = []
+        for iterator in self.inner:
+            item = iterator.next(tr)
+            if item is None:
+                return None
+            row.append(item)
+        return self.fn.realize(tr).call(tr, row, {})
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(map)}({', '.join(map(glue.ref, (self.fn, *self.inner)))})"
+
+
+class FilterValue(Iterator):
+    """`filter(fn, inner)`."""
+
+    def __init__(self, fn: Value, inner: Value) -> None:
+        self.fn = fn
+        self.inner = inner
+
+    def python_type(self) -> type:
+        return filter
+
+    def next(self, tr: Tracer) -> Value | None:
+        fn = self.fn.realize(tr)
+        is_none = isinstance(fn, ConstantValue) and fn.value is None
+        while (item := self.inner.next(tr)) is not None:
+            if (item if is_none else fn.call(tr, [item], {})).realize(tr).truth(tr):
+                return item
+        return None
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(filter)}({glue.ref(self.fn)}, {glue.ref(self.inner)})"

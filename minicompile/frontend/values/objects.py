@@ -11,6 +11,8 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard
 from ..breaks import UserError, unsupported_call
 from ..sources import AttrSource, CallSource, InstanceDictSource
@@ -128,6 +130,10 @@ class ClassValue(Value):
             return call_object(tr, self.cls, args, kwargs)
         if hasattr(self.cls, "_fields") and issubclass(self.cls, tuple) and self.cls.__bases__ == (tuple,):
             return _make_namedtuple(tr, self.cls, args, kwargs)
+        if issubclass(self.cls, BaseException):
+            from .exceptions import make_exception
+
+            return make_exception(tr, self, args, kwargs)
         if can_be_made(self.cls):
             return _make_object(tr, self, args, kwargs)
         return _fold_class(tr, self.cls, args, kwargs)
@@ -160,8 +166,6 @@ def _fold_class(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 def can_be_made(cls: type) -> bool:
     """Whether calling the class is `object.__new__` and a Python `__init__` (or none), and nothing else."""
-    import torch
-
     return (
         type(cls).__call__ is type.__call__
         and cls.__new__ is object.__new__
@@ -223,6 +227,7 @@ class ObjectValue(Value):
         self.obj = obj
         self.source = source
         self.attributes: dict[str, Value] = {}
+        self.deleted: set[str] = set()
 
     def python_type(self) -> type:
         return self.cls
@@ -233,9 +238,13 @@ class ObjectValue(Value):
         reader = static_lookup(self.cls, "__getattribute__")
         if isinstance(reader, types.FunctionType):
             return self.method(tr, "__getattribute__", reader).call(tr, [ConstantValue(name)], {})
-        if reader is not object.__getattribute__:
+        if not self.has_plain_reader(reader):
             raise self.cannot(f"reading attribute {name!r}")
         return self.plain_getattr(tr, name)
+
+    def has_plain_reader(self, reader: Any) -> bool:
+        """Whether the class's `__getattribute__` does what object's does."""
+        return reader is object.__getattribute__
 
     def plain_getattr(self, tr: Tracer, name: str) -> Value:
         """`object.__getattribute__`, and `__getattr__` behind it."""
@@ -256,12 +265,15 @@ class ObjectValue(Value):
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         """Ordinary attribute lookup, without `__getattr__`; None if there is no such attribute."""
-        raw = static_lookup(self.cls, name)
+        pending = tr.class_attribute(self.cls, name)
+        raw = static_lookup(self.cls, name) if pending is None else _MISSING
         if raw is not _MISSING and hasattr(type(raw), "__set__"):
             return self._from_data_descriptor(tr, name, raw)
         own = self.own_attribute(tr, name)
         if own is not None:
             return own
+        if pending is not None:
+            return self._from_frame(tr, name, pending.realize(tr))
         return self._from_class(tr, name, raw) if raw is not _MISSING else self.special(tr, name)
 
     def special(self, tr: Tracer, name: str) -> Value | None:
@@ -273,7 +285,7 @@ class ObjectValue(Value):
         if name in self.attributes:
             return self.attributes[name]
         instance_dict = getattr(self.obj, "__dict__", None)
-        if not isinstance(instance_dict, dict) or self.source is None:
+        if not isinstance(instance_dict, dict) or self.source is None or name in self.deleted:
             return None
         tracked = tr.tracked_dict(instance_dict)
         if tracked is not None:
@@ -299,16 +311,24 @@ class ObjectValue(Value):
     def _slot(self, tr: Tracer, name: str) -> Value | None:
         if name in self.attributes:
             return self.attributes[name]
-        if self.obj is None or self.source is None or not hasattr(self.obj, name):
+        if self.obj is None or self.source is None or name in self.deleted or not hasattr(self.obj, name):
             return None
         return Lazy(getattr(self.obj, name), AttrSource(self.source, name))
+
+    def _from_frame(self, tr: Tracer, name: str, value: Value) -> Value:
+        """A class attribute that the frame has set."""
+        if self.source is not None and hasattr(self.obj, "__dict__"):
+            tr.guard(InstanceAttrAbsentGuard(self.source, name))
+        if isinstance(value, FunctionValue):
+            return MethodValue(value, self)
+        is_plain = isinstance(value, (ConstantValue, CallableValue, MethodValue))
+        if not is_plain and hasattr(value.python_type(), "__get__"):
+            raise self.cannot(f"reading attribute {name!r}")
+        return value
 
     def _from_class(self, tr: Tracer, name: str, raw: Any) -> Value:
         if self.source is not None and hasattr(self.obj, "__dict__"):
             tr.guard(InstanceAttrAbsentGuard(self.source, name))
-        pending = tr.class_attribute(self.cls, name)
-        if pending is not None:
-            return pending
         source = AttrSource(tr.anchor(self.cls), name)
         if isinstance(raw, types.FunctionType):
             return MethodValue(tr.wrap(raw, source), self)
@@ -338,21 +358,22 @@ class ObjectValue(Value):
         raise self.cannot(f"calling {name}")
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        if static_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
+        if not self.has_plain_reader(static_lookup(self.cls, "__getattribute__")):
+            return self._has_through_reader(tr, name)
+        raw = static_lookup(self.cls, name)
+        if isinstance(raw, property) or isinstance(static_lookup(self.cls, "__getattr__"), types.FunctionType):
             return self._has_through_reader(tr, name)
         if self.find(tr, name) is not None:
             return True
-        if isinstance(static_lookup(self.cls, "__getattr__"), types.FunctionType):
-            raise self.cannot(f"looking for attribute {name!r}")
         self._guard_absent(tr, name)
         return False
 
     def _has_through_reader(self, tr: Tracer, name: str) -> bool:
-        """For a class with its own `__getattribute__`: there if reading it works, not if that raises AttributeError."""
+        """For attributes that code of the program finds: there if reading works, not if it raises AttributeError."""
         try:
             self.getattr(tr, name)
         except UserError as error:
-            if not isinstance(error.original, AttributeError):
+            if not issubclass(error.cls, AttributeError):
                 raise
             return False
         return True
@@ -378,13 +399,39 @@ class ObjectValue(Value):
             return
         if raw is not _MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
             raise self.cannot(f"setting attribute {name!r}")
+        if raw is _MISSING and not self.cls.__dictoffset__:
+            fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
         instance_dict = getattr(self.obj, "__dict__", None)
         if instance_dict is not None:
             if tr.tracked_dict(instance_dict) is not None:
                 raise self.cannot("setting an attribute beside the attribute dict")
             tr.shadow(instance_dict)
         self.attributes[name] = value
+        self.deleted.discard(name)
         tr.mutated(self, self._set_text(name), value)
+
+    def delattr(self, tr: Tracer, name: str) -> None:
+        deleter, raw = static_lookup(self.cls, "__delattr__"), static_lookup(self.cls, name)
+        if isinstance(deleter, types.FunctionType) and deleter is not torch.nn.Module.__delattr__:
+            self.method(tr, "__delattr__", deleter).call(tr, [ConstantValue(name)], {})
+            return
+        if raw is not _MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
+            raise self.cannot(f"deleting attribute {name!r}")
+        self.delete_own(tr, name)
+
+    def delete_own(self, tr: Tracer, name: str) -> None:
+        """`object.__delattr__`."""
+        instance_dict = getattr(self.obj, "__dict__", None)
+        if instance_dict is not None:
+            if tr.tracked_dict(instance_dict) is not None:
+                raise self.cannot("deleting an attribute beside the attribute dict")
+            tr.shadow(instance_dict)
+        is_slot = isinstance(static_lookup(self.cls, name), types.MemberDescriptorType)
+        if (self._slot(tr, name) if is_slot else self.own_attribute(tr, name)) is None:
+            fail(AttributeError(name))
+        self.attributes.pop(name, None)
+        self.deleted.add(name)
+        tr.mutated(self, f"__object_delattr__({{0}}, {name!r})")
 
     def _set_text(self, name: str) -> str:
         setter = static_lookup(self.cls, "__setattr__")
@@ -428,16 +475,28 @@ class ObjectValue(Value):
         return self._special(tr, "__len__").const(tr)
 
     def contains(self, tr: Tracer, item: Value) -> bool:
+        if self.dunder(tr, "__contains__") is None:
+            return self.iterator(tr).realize(tr).contains(tr, item)
         return self._special(tr, "__contains__", item).truth(tr)
 
     def iterator(self, tr: Tracer) -> Value:
+        from .iterators import ItemIteratorValue
+
+        if self.dunder(tr, "__iter__") is None and self.dunder(tr, "__getitem__") is not None:
+            return ItemIteratorValue(self)
         return self._special(tr, "__iter__")
 
     def items(self, tr: Tracer) -> list[Value]:
-        return self.iterator(tr).realize(tr).items(tr)
+        iterator = self.iterator(tr).realize(tr)
+        return iterator.items(tr) if iterator is not self else self.rest(tr)
 
     def next(self, tr: Tracer) -> Value | None:
-        raise self.cannot("iterating")
+        try:
+            return self._special(tr, "__next__")
+        except UserError as error:
+            if not issubclass(error.cls, StopIteration):
+                raise
+            return None
 
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
         for name in _dunder_names(op, swapped):
@@ -450,15 +509,21 @@ class ObjectValue(Value):
                 return result
         return None
 
+    def text(self, tr: Tracer, how: str) -> Value | None:
+        raw = static_lookup(self.cls, how)
+        if isinstance(raw, types.FunctionType):
+            return self.method(tr, how, raw).call(tr, [], {}).realize(tr)
+        return self.text(tr, "__repr__") if raw is object.__str__ else None
+
     def build(self, glue: Glue) -> str:
         assert self.class_value is not None
         name = glue.assign(f"__object_new__({glue.ref(self.class_value)})", self)
         for key, value in self.attributes.items():
-            glue.fill(functools.partial(_set_line, glue, name, key, value))
+            glue.fill(functools.partial(set_line, glue, name, key, value))
         return name
 
 
-def _set_line(glue: Glue, name: str, key: str, value: Value) -> str:
+def set_line(glue: Glue, name: str, key: str, value: Value) -> str:
     return f"__object_setattr__({name}, {key!r}, {glue.ref(value)})"
 
 

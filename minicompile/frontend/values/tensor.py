@@ -96,7 +96,7 @@ class TensorValue(Value):
         try:
             return tr.constant(getattr(self.fake, name))
         except Exception as error:
-            raise UserError(error) from error
+            raise UserError(error, is_torch=True) from error
 
     def _method(self, name: str) -> Value:
         found = getattr(torch.Tensor, name, None)
@@ -181,7 +181,7 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         try:
             result = known(tr, owner, *args, **kwargs)
         except TypeError as error:
-            raise UserError(error) from error
+            raise UserError(error, is_torch=True) from error
         if result is not None:
             return result
     return tr.torch_call(name, [owner, *args], kwargs)
