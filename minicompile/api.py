@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .frontend.directives import allow_in_graph, assume_constant_result, disable, graph_break, is_compiling
+from .runtime.collector import paused
 from .torch_compat import hide_from_dynamo
 
 _instances: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -47,7 +48,8 @@ class CompiledFunction:
         if self._context is None:
             with _lock:
                 if self._context is None:
-                    self._context = self._make_context(self.__minicompile_original__)
+                    with paused():
+                        self._context = self._make_context(self.__minicompile_original__)
         return self._context
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -88,7 +88,7 @@ def resolve(
     if backend == "eager":
         return _eager
     if backend in OWN_BACKENDS:
-        return partial(compile_or_fall_back, target=backend, options=options, strict=strict)
+        return OwnBackend(backend, options, strict)
     if backend in _registered:
         return _registered[backend]
     if backend in _torch_backends():
@@ -96,6 +96,22 @@ def resolve(
 
         return lookup_backend(backend)
     raise ValueError(f"unknown backend {backend!r}; known backends: {', '.join(list_backends())}, or a callable")
+
+
+@dataclass(frozen=True)
+class OwnBackend:
+    """Our middle and back end with its options. `identity`: two with the same compile a graph to the same."""
+
+    target: str
+    options: dict[str, Any] | None
+    strict: bool
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return self.target, sorted((self.options or {}).items())
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        return compile_or_fall_back(gm, example_inputs, target=self.target, options=self.options, strict=self.strict)
 
 
 def _eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -58,6 +58,10 @@ OPTIONS: dict[str, Option] = {
         _constant(None), (bool, _NONE), "symbolic sizes: always, never, or (None) once a size was seen to change"
     ),
     "verify": Option(_constant(False), (bool,), "check the IR after every pass, and results against eager"),
+    "entry_cache": Option(
+        lambda: os.environ.get("MINICOMPILE_ENTRY_CACHE", "1") != "0", (bool,),
+        "compiled entries are kept on disk, for later processes; off: $MINICOMPILE_ENTRY_CACHE=0",
+    ),
     "exact_rounding": Option(
         _constant(False), (bool,), "round bf16 and fp16 after every operation, as eager does, not only at stores"
     ),
@@ -78,6 +82,7 @@ class Config:
     strict: bool
     dynamic: bool | None
     verify: bool
+    entry_cache: bool
     exact_rounding: bool
     cache_dir: Path | None
     debug_dir: Path | None

@@ -75,6 +75,7 @@ def compile_ir(
         externs=[str(unit.members[0].attrs["target"]) for unit in plan.units if unit.is_extern],
         wrapper_source=wrapper.source,
         native_source=source,
+        objects=wrapper.objects,
         decisions=plan.decisions,
         seconds=seconds,
     )

@@ -62,6 +62,7 @@ class CompiledGraph:
         externs: ATen calls that remain, by name, in order.
         wrapper_source: Python text of `call`.
         native_source: C++ or Triton text of all kernels.
+        objects: what `wrapper_source` names: kernels, operators, dtypes, constants.
         decisions: what fusion tried.
         seconds: stage → seconds.
     """
@@ -73,9 +74,10 @@ class CompiledGraph:
     externs: list[str]
     wrapper_source: str
     native_source: str
+    objects: dict[str, Any] = field(default_factory=dict, repr=False)
     decisions: list[FusionDecision] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    ir_before: Graph | None = None
+    ir_before: Graph | None = field(default_factory=lambda: None)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.call(*args)

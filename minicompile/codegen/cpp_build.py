@@ -14,6 +14,7 @@ from ..runtime.cpp_build import build_shared_object
 from ..runtime.launch import load_kernel
 from .cpp import print_cpp, translation_unit
 from .kernel_ir import Kernel
+from .native_text import without_origins
 
 
 def build(
@@ -29,8 +30,3 @@ def build(
     seconds["native"] = time.perf_counter() - start
     calls = [load_kernel(library, k.name, len(k.buffers), len(k.symbols)) for k in kernels]
     return source, texts, calls
-
-
-def without_origins(source: str) -> str:
-    """The text without the comments that name the user's lines: a function that moved in its file is not built anew."""
-    return "\n".join(line for line in source.split("\n") if not line.startswith("//"))

@@ -17,10 +17,8 @@ changed nothing. A kernel over no elements is not launched."""
 from __future__ import annotations
 
 import keyword
-import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 import torch
@@ -37,8 +35,7 @@ from .kernel_ir import Kernel
 from .memory import plan_memory
 from .prepare import Views, storage_strides
 from .views import same_strides
-
-_serial = count()
+from .wrapper_text import compile_wrapper
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Launch:
 @dataclass
 class Wrapper:
     source: str
-    namespace: dict[str, Any]
+    objects: dict[str, Any]  # what the source names
     call: Callable[..., tuple[Any, ...]]
 
 
@@ -117,11 +114,8 @@ class _Writer:
 
     def _compile(self) -> Wrapper:
         source = "\n".join(self.lines) + "\n"
-        filename = f"<minicompile {self.graph.name} wrapper {next(_serial)}>"
-        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        namespace = dict(self.objects)
-        exec(compile(source, filename, "exec"), namespace)
-        return Wrapper(source, namespace, namespace["call"])
+        namespace = compile_wrapper(self.graph.name, source, self.objects)
+        return Wrapper(source, self.objects, namespace["call"])
 
     def _line(self, text: str) -> None:
         self.lines.append("    " + text)

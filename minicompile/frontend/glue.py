@@ -15,9 +15,7 @@ still the old one.
 
 from __future__ import annotations
 
-import functools
 import re
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -36,30 +34,7 @@ if TYPE_CHECKING:
     from .values.functions import CellValue
 
 
-def _annotations_of(parts: Any) -> dict[str, Any]:
-    return parts if isinstance(parts, dict) else dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-GLUE_HELPERS: dict[str, Any] = {
-    "__iter__": iter,
-    "__next__": next,
-    "__slice__": slice,
-    "__tuple_new__": tuple.__new__,
-    "__cell__": types.CellType,
-    "__function__": types.FunctionType,
-    "__method__": types.MethodType,
-    "__partial__": functools.partial,
-    "__object_new__": object.__new__,
-    "__object_setattr__": object.__setattr__,
-    "__object_delattr__": object.__delattr__,
-    "__setattr__": setattr,
-    "__annotations_of__": _annotations_of,
-    "__set_grad__": torch._C._set_grad_enabled,
-}
-"""What glue texts call; in the namespace of every entry."""
-
 _SIMPLE = re.compile(r"[A-Za-z_]\w*|\x00\d+\x00|-?\d+|None|True|False")
-_TOKEN = re.compile("\x00(\\d+)\x00")
 
 
 class Glue:
@@ -68,7 +43,7 @@ class Glue:
     def __init__(self, tr: Tracer) -> None:
         self.tr = tr
         self.lines: list[str] = []
-        self.namespace: dict[str, Any] = dict(GLUE_HELPERS)
+        self.namespace: dict[str, Any] = {}
         self.outputs: dict[fx.Node, str] = {}
         self._sources: dict[Source, str] = {}
         self._names: dict[int, str] = {}
@@ -206,7 +181,3 @@ class Glue:
             self.lines.append(line)
         self.lines.extend(self._late)
 
-    def resolve(self, text: str, expr: Callable[[Source], str]) -> str:
-        """The text with every source spelt out."""
-        sources = list(self._sources)
-        return _TOKEN.sub(lambda match: expr(sources[int(match.group(1))]), text)

@@ -14,24 +14,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..errors import VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
+from ..runtime.collector import paused
 from ..torch_compat import stops_recomputation, without_saved_tensor_hooks
 from . import hook
 from .breaks import BreakRecord
 from .bytecode import decode
-from .eager_tail import EagerTail
 from .layout import Layout, argument_names, call_like
 from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
 from .reports import log_entry
 from .skip import needs_eager_below, why_not_function
 from .sources import Source
+
+if TYPE_CHECKING:
+    from .eager_tail import EagerTail
+    from .entry_text import EntryText
 
 MAX_IDLE_CALLS = 16
 """How often a function that is called without a tensor in sight is looked at again before it runs in eager for good."""
@@ -57,13 +61,25 @@ def drive(segment: Segment, func: FunctionType, state: tuple[Any, ...]) -> Any:
         segment, func, state = result.segment, result.func, result.state
 
 
-@dataclass
 class GraphRecord:
-    """One captured graph: the FX module, what the backend made of it, seconds by stage."""
+    """One captured graph: the FX module, what the backend made of it, and the examples that the backend saw (none for a
+    recalled graph, whose FX module is made when it is asked for)."""
 
-    gm: torch.fx.GraphModule
-    compiled: Callable[..., Any]
-    example_inputs: list[Any]
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule | Callable[[], torch.fx.GraphModule],
+        compiled: Callable[..., Any],
+        example_inputs: list[Any],
+    ) -> None:
+        self._gm = gm
+        self.compiled = compiled
+        self.example_inputs = example_inputs
+
+    @property
+    def gm(self) -> torch.fx.GraphModule:
+        if not isinstance(self._gm, torch.fx.GraphModule):
+            self._gm = self._gm()
+        return self._gm
 
 
 @dataclass
@@ -79,6 +95,8 @@ class Entry:
         breaks: the break at the end, if there is one.
         seconds: by stage.
         eager: why this entry only says that the frame runs in eager; None for a compiled one.
+        parts: what the code was assembled from, where that can be stored; see `recall`.
+        recalled: whether it was stored by an earlier process.
     """
 
     name: str
@@ -90,6 +108,8 @@ class Entry:
     seconds: dict[str, float]
     eager: str | None = None
     is_dead: Callable[[], bool] = field(default=lambda: False, repr=False)
+    parts: EntryText | None = field(default=None, repr=False)
+    recalled: bool = False
 
 
 class Segment:
@@ -153,7 +173,18 @@ class Segment:
         if made is None:
             return self.eager(func, slots)
         result = made.run(func, *slots)
+        if result is MISS and made.recalled:
+            result = self._instead_of(made, func, slots).run(func, *slots)
         return self.eager(func, slots) if result is MISS else result
+
+    def _instead_of(self, recalled: Entry, func: FunctionType, slots: tuple[Any, ...]) -> Entry:
+        """A traced entry in the place of one that was stored for a call like this and does not fit."""
+        with self.lock, self.ctx.translating():
+            self.entries.discard(recalled)
+            entry = self._made(func, slots, may_recall=False)
+        self.ctx.note(entry)
+        self.entries.use(entry)
+        return entry
 
     def _is_worth_it(self, func: FunctionType, slots: tuple[Any, ...]) -> bool:
         if not self.is_first or self.entries.entries or self.code is self.ctx.root_code or may_compute(func, slots):
@@ -163,8 +194,6 @@ class Segment:
         return False
 
     def _compile(self, func: FunctionType, slots: tuple[Any, ...]) -> Entry | None:
-        from .translate import translate
-
         for entry in self.entries.entries:
             if entry.is_dead():
                 self.entries.discard(entry)
@@ -177,9 +206,23 @@ class Segment:
         if misses:
             self.ctx.stats["recompiles"] += 1
             self._widen(func, values)
-        with self.ctx.translating():
-            entry = translate(self, func, slots)
+        with self.ctx.translating(), paused():
+            entry = self._made(func, slots)
         self.ctx.note(entry)
+        return entry
+
+    def _made(self, func: FunctionType, slots: tuple[Any, ...], *, may_recall: bool = True) -> Entry:
+        """A recalled entry, or else one translated now."""
+        from .recall import place_of, recall, remember
+
+        place = place_of(self, func, slots)
+        entry = recall(place, self) if place is not None and may_recall else None
+        if entry is None:
+            from .translate import translate
+
+            entry = translate(self, func, slots)
+            if place is not None:
+                remember(place, entry)
         return entry
 
     def _call_text(self) -> str:
@@ -222,7 +265,8 @@ class CompileContext:
         self.segments: dict[tuple[int, int, Layout], Segment] = {}
         self.entries: list[Entry] = []
         self.stats: dict[str, int] = {"graphs": 0, "graph_breaks": 0, "frames": 0, "recompiles": 0, "kernels": 0}
-        self._tails = EagerTail()
+        self.stats["cache_hits"] = 0
+        self._tails: EagerTail | None = None
         self._lock = threading.RLock()
         self._thread = threading.local()
 
@@ -251,6 +295,7 @@ class CompileContext:
         self.stats["frames"] += 1
         self.stats["graphs"] += len(entry.graphs)
         self.stats["graph_breaks"] += len(entry.breaks)
+        self.stats["cache_hits"] += entry.recalled
         self.stats["kernels"] += sum(len(getattr(graph.compiled, "kernels", ())) for graph in entry.graphs)
 
     # ---- translating ----
@@ -304,6 +349,10 @@ class CompileContext:
         self, func: FunctionType, offset: int, layout: Layout, state: tuple[Any, ...], *, raising: bool = False
     ) -> Any:
         """Go on in CPython at a byte offset, or in the handler for an error raised there; callees are compiled."""
+        if self._tails is None:
+            from .eager_tail import EagerTail
+
+            self._tails = EagerTail()
         tail = self._tails.function(func, offset, local_names=layout.names, stack=layout.stack, raising=raising)
         return hook.run(self, tail, (state,), None) if self.use_hook else tail(state)
 

@@ -95,7 +95,11 @@ def _source(cls: _S) -> _S:
             found = self.__dict__["_hash"] = compute(self)
         return found
 
+    def fields_alone(self: Any) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
     result.__hash__ = cached_hash
+    result.__getstate__ = fields_alone  # a hash of another process is no use
     return result
 
 

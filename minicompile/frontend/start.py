@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import hook, interpreter
+from . import hook
 from .binding import python_function
 from .segments import CompileContext, hook_callback
 
@@ -30,5 +30,3 @@ def run_wrapped(context: CompileContext, fn: Callable[..., Any], args: tuple[Any
     """`hook.run` where there is no hook."""
     return context.call_wrapped(fn, args, kwargs, forced=True)
 
-
-assert interpreter.HANDLERS, "the rules for opcodes are registered"

@@ -11,8 +11,6 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -24,9 +22,9 @@ from ..guards import build_check
 from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
 from ..torch_compat import quiet_fake_tensors
-from . import hook
 from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
+from .entry_text import EntryText, assemble, innermost, surroundings
 from .exits import Exit
 from .frame import NULL, Frame
 from .generated import caller_at, make_function
@@ -34,7 +32,7 @@ from .glue import Glue
 from .graph import GraphBuilder
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names
-from .segments import Entry, GraphRecord, Segment, Tail, drive
+from .segments import Entry, GraphRecord, Segment
 from .sources import FreeCellSource, FunctionSource, Source
 from .tracer import Tracer
 from .values.base import Lazy, Value
@@ -189,7 +187,8 @@ class Attempt:
             guards.update(tr.graph.shapes.guards())
         self._guard_memory()
         begin = time.perf_counter()
-        text, namespace, check = self._assemble(glue, call_lines)
+        parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
+        text, namespace, check = assemble(self.segment, guards, parts)
         namespace.update(self._way_on(way))
         run, text = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
         seconds["glue"] = time.perf_counter() - begin
@@ -201,7 +200,9 @@ class Attempt:
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
         graphs = [record] if record else []
-        return Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead)
+        is_whole = not (way.next or way.line or way.tail or way.raising) and tr.graph.shapes is None
+        kept = parts if is_whole else None
+        return Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
 
     def _graph_call(self, glue: Glue) -> tuple[list[str], GraphRecord | None]:
         """The lines that call the graph, and the graph itself; nothing if there is nothing to compute."""
@@ -262,26 +263,10 @@ class Attempt:
             self.tr.graph.has_aliased_mutation |= overlapping
             self.tr.guard(OverlapGuard(entry.source, other.source, overlapping))
 
-    def _assemble(self, glue: Glue, call_lines: list[str]) -> tuple[str, dict[str, Any], Any]:
-        """The function's text, its namespace, and the check."""
-        parameters = self.segment.layout.parameters()
-        check = build_check(self.tr.guards, parameters, glue.reads)
-        lines = [*check.lines, *(glue.resolve(line, check.expr) for line in (*call_lines, *glue.lines))]
-        head = f"def entry({', '.join(('__func__', *parameters))}):"
-        text = "\n".join((head, *(f"    {line}" for line in lines))) + "\n"
-        return text, {**check.namespace, **glue.namespace}, check
-
     def _way_on(self, way: Exit) -> dict[str, Any]:
         """What the last lines need: the next segments, and how to run things."""
         segment, ctx = self.segment, self.segment.ctx
-        namespace: dict[str, Any] = {
-            "__failed__": segment.failed,
-            "__run__": partial(hook.run, ctx) if ctx.use_hook else ctx.call,
-            "__run_off__": _run_off,
-            "__tail__": drive if segment.is_first else Tail,
-            "__tuple__": tuple,
-            "__dict__": dict,
-        }
+        namespace = surroundings(segment)
         for following in way.next:
             namespace[following.name] = ctx.segment(segment.code, following.index, following.layout)
         if way.line is not None:
@@ -304,7 +289,7 @@ class Attempt:
                 if config.strict or self.segment.ctx.fullgraph:
                     raise failure from error
                 warnings.warn(f"minicompile: {failure}\nThe graph runs in eager mode.", RuntimeWarning, stacklevel=2)
-        namespace["__graph__"] = _innermost(record.compiled)
+        namespace["__graph__"] = innermost(record.compiled)
 
     def eager_entry(self, why: str, start: float) -> Entry:
         """An entry that runs the frame in eager, as long as what tracing saw stays the same."""
@@ -324,16 +309,6 @@ class Attempt:
         )
         seconds = {"trace": time.perf_counter() - start}
         return Entry(self.segment.name, run, guards, [], text, [], seconds, why, check.is_dead)
-
-
-def _run_off(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-    return hook.run_off(fn, *args, **(kwargs or {}))
-
-
-def _innermost(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Our own compiled graphs are thin objects around a function: call that."""
-    is_ours = type(compiled).__module__.startswith("minicompile.")
-    return getattr(compiled, "call", compiled) if is_ours else compiled
 
 
 def _backend_name(backend: Any) -> str:

@@ -293,7 +293,8 @@ def _distinct(tensors: list[TensorGuard]) -> tuple[list[TensorGuard], list[Guard
     first: dict[int, TensorGuard] = {}
     twins: list[Guard] = []
     for guard in tensors:
-        earlier = first.setdefault(id(guard.tensor()), guard)
+        # What another process made has no tensors; its twins were told apart there.
+        earlier = first.setdefault(id(guard if guard.tensor is None else guard.tensor()), guard)
         if earlier is not guard:
             twins.append(SameObjectGuard(earlier.source, guard.source))
     return list(first.values()), twins

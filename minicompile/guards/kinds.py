@@ -98,6 +98,12 @@ class Held:
         value = self()
         return "an object that no longer exists" if self.weak and value is None else show(value)
 
+    def __reduce__(self) -> Any:
+        value = self()
+        if self.weak and value is None:
+            raise TypeError("an object that died cannot be stored")
+        return (Held, (value,))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Held) and self._id == other._id
 
@@ -237,6 +243,9 @@ class ConstantGuard(Guard):
         if not is_constant(self.constant):
             raise TypeError(f"{a(type(self.constant))} cannot be guarded by value")
         object.__setattr__(self, "key", constant_key(self.constant))
+
+    def __reduce__(self) -> Any:  # the key may hold the id of an object
+        return (ConstantGuard, (self.source, self.constant))
 
     def condition(self, scope: Scope) -> str:
         value, read = self.constant, scope.read(self.source)

@@ -34,7 +34,9 @@ TENSOR_RANK = 40
 class TensorGuard(Guard):
     """Everything about one tensor that code may be specialised to. None in `shape` or `stride` leaves that one free.
 
-    `tensor` is a weak reference to the traced tensor, needed until the check is built, and not compared.
+    `tensor` is a weak reference to the traced tensor, needed until the check is built, and not compared. It is None in
+    a guard that another process made: the first tensor that has all the facts takes the traced one's place. What the
+    C++ check compares beyond them is in `keys`, the dispatch keys.
     """
 
     source: Source
@@ -46,7 +48,8 @@ class TensorGuard(Guard):
     stride: tuple[int | None, ...]
     requires_grad: bool
     bits: tuple[bool, ...]
-    tensor: Callable[[], torch.Tensor | None] = field(compare=False, repr=False)
+    tensor: Callable[[], torch.Tensor | None] | None = field(compare=False, repr=False)
+    keys: int = field(default=0, compare=False, repr=False)
     rank: ClassVar[int] = TENSOR_RANK
 
     @classmethod
@@ -58,8 +61,22 @@ class TensorGuard(Guard):
         return cls(
             source, type(tensor), tensor.dtype, tensor.device, tensor.layout,
             tuple(tensor.shape), tuple(tensor.stride()) if strided else (None,) * tensor.dim(),
-            tensor.requires_grad, _bits(tensor), weakref.ref(tensor),
+            tensor.requires_grad, _bits(tensor), weakref.ref(tensor), _dispatch_keys(tensor),
         )  # fmt: skip
+
+    def holds_for(self, value: torch.Tensor) -> bool:
+        """Whether a tensor could have been the traced one."""
+        return type(value) is self.cls and not torch.Tensor.is_nested.__get__(value) and self._matches(value)
+
+    def _matches(self, value: torch.Tensor) -> bool:
+        now = TensorGuard.of(self.source, value)
+        sizes = zip((*self.shape, *self.stride), (*now.shape, *now.stride), strict=False)
+        return (
+            len(self.shape) == len(now.shape)
+            and all(expected is None or size == expected for expected, size in sizes)
+            and now.keys == self.keys
+            and now.with_sizes(self.shape, self.stride) == self
+        )
 
     def with_sizes(self, shape: tuple[int | None, ...], stride: tuple[int | None, ...]) -> TensorGuard:
         """The same guard with other expectations; None leaves a size or stride to a `SizeGuard`."""
@@ -107,6 +124,10 @@ class TensorGuard(Guard):
         return f"{self.source} is {a(self.cls)} {self.dtype} ({shape}) on {self.device}{stride}{grad}"
 
 
+def _dispatch_keys(tensor: torch.Tensor) -> int:
+    return torch._C._dispatch_keys(tensor).raw_repr()
+
+
 _BIT_NAMES = ("conjugate bit", "negative bit", "inference tensor")
 
 
@@ -129,12 +150,35 @@ def tensor_check(guards: list[TensorGuard]) -> Callable[..., bool]:
     """
     from torch._C._dynamo.guards import TensorGuards
 
-    tensors = [guard.tensor() for guard in guards]
+    if any(guard.tensor is None for guard in guards):
+        return FirstTensors(guards)
+    tensors = [guard.tensor() for guard in guards if guard.tensor is not None]
     for guard, tensor in zip(guards, tensors, strict=True):
         if tensor is None:
             raise ReferenceError(f"{guard.source.describe()} died before its check was built")
     sizes, strides = [list(guard.shape) for guard in guards], [list(guard.stride) for guard in guards]
     return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[arg-type]
+
+
+class FirstTensors:
+    """The check for guards that another process made: in Python until a call's tensors have passed, then in C++.
+
+    Those tensors stand for the traced ones, which are not here.
+    """
+
+    def __init__(self, guards: list[TensorGuard]) -> None:
+        self.guards = guards
+        self._check: Callable[..., bool] | None = None
+
+    def __call__(self, *tensors: Any) -> bool:
+        if self._check is not None:
+            return self._check(*tensors)
+        different = len({id(tensor) for tensor in tensors}) == len(tensors)
+        if not different or not all(guard.holds_for(t) for guard, t in zip(self.guards, tensors, strict=True)):
+            return False
+        known = [replace(guard, tensor=weakref.ref(t)) for guard, t in zip(self.guards, tensors, strict=True)]
+        self._check = tensor_check(known)
+        return True
 
 
 # ---- memory ----

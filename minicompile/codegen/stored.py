@@ -1,0 +1,95 @@
+"""A compiled graph as data for the disk, and back without any stage of the compiler.
+
+In: a `CompiledGraph` of C++ kernels. Out: a `StoredGraph`; from it, in another process, a graph to call: the library is
+found in the kernel cache by its source (and built anew if it is gone), the wrapper's text is executed.
+
+The IR is only looked at by people; it stays bytes until somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.cpp_build import build_shared_object
+from ..runtime.launch import load_kernel
+from .compiled import CompiledGraph, KernelInfo
+from .native_text import without_origins
+from .wrapper_text import compile_wrapper
+
+_DETAILS = ("ir", "ir_before", "decisions")
+
+
+@dataclass(frozen=True)
+class StoredKernel:
+    """In the wrapper's namespace, the place of a kernel of the library."""
+
+    symbol: str
+    n_tensors: int
+    n_ints: int
+
+
+@dataclass
+class StoredGraph:
+    name: str
+    wrapper_source: str
+    objects: dict[str, Any]
+    native_source: str
+    kernels: list[KernelInfo]
+    externs: list[str]
+    seconds: dict[str, float]
+    details: bytes
+
+
+class RecalledGraph(CompiledGraph):
+    """A compiled graph whose IR is unpacked when it is first looked at."""
+
+    def __init__(self, stored: StoredGraph, call: Callable[..., Any], loads: Callable[[bytes], Any]) -> None:
+        self.call = call
+        self.name = stored.name
+        self.kernels = stored.kernels
+        self.externs = stored.externs
+        self.wrapper_source = stored.wrapper_source
+        self.native_source = stored.native_source
+        self.objects = stored.objects
+        self.seconds = stored.seconds
+        self._details: Callable[[], tuple[Any, ...]] = lambda: loads(stored.details)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _DETAILS:
+            raise AttributeError(name)
+        self.__dict__.update(zip(_DETAILS, self._details(), strict=True))
+        return self.__dict__[name]
+
+
+def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
+    """Raises ValueError for what is no CompiledGraph of C++ kernels alone."""
+    if not isinstance(compiled, CompiledGraph) or any(kernel.language != "cpp" for kernel in compiled.kernels):
+        raise ValueError("only graphs of C++ kernels are stored")
+    objects = {name: _packed(value) for name, value in compiled.objects.items()}
+    details = dumps(tuple(getattr(compiled, name) for name in _DETAILS))
+    return StoredGraph(
+        compiled.name, compiled.wrapper_source, objects, compiled.native_source, compiled.kernels, compiled.externs,
+        {}, details,
+    )  # fmt: skip
+
+
+def unpack(stored: StoredGraph, loads: Callable[[bytes], Any]) -> CompiledGraph:
+    """Raises CompilerMissing or CompileError where the library is not in the cache and cannot be built."""
+    is_kernel = [isinstance(value, StoredKernel) for value in stored.objects.values()]
+    library = build_shared_object(without_origins(stored.native_source)) if any(is_kernel) else None
+    objects = dict(stored.objects)
+    for name, value in stored.objects.items():
+        if isinstance(value, StoredKernel) and library is not None:
+            objects[name] = load_kernel(library, value.symbol, value.n_tensors, value.n_ints)
+    stored.objects = objects
+    call = compile_wrapper(stored.name, stored.wrapper_source, objects)["call"]
+    return RecalledGraph(stored, call, loads)
+
+
+def _packed(value: Any) -> Any:
+    """A kernel of either kind of launcher as a StoredKernel; anything else as it is."""
+    if type(value).__module__.startswith("minicompile.runtime") and hasattr(value, "n_tensors"):
+        return StoredKernel(value.name, value.n_tensors, value.n_ints)
+    return value

@@ -1,0 +1,19 @@
+"""From the text of a wrapper to its function: registered in linecache, so that tracebacks and pdb show it."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+_serial = count()
+
+
+def compile_wrapper(name: str, source: str, objects: Mapping[str, Any]) -> dict[str, Any]:
+    """The namespace in which the text has run: `objects` and the function `call`."""
+    filename = f"<minicompile {name} wrapper {next(_serial)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace = dict(objects)
+    exec(compile(source, filename, "exec"), namespace)
+    return namespace
