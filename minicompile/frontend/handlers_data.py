@@ -278,7 +278,7 @@ def push_callable(frame: Frame, value: Value) -> None:
 @opcode("LOAD_SUPER_ATTR")
 def _load_super_attr(tr: Tracer, frame: Frame, arg: tuple[str, bool, bool]) -> None:
     from .values.callables import class_object
-    from .values.objects import SuperValue
+    from .values.supers import SuperValue
 
     name, is_method, _ = arg
     owner, cls, maker = frame.pop_raw(), frame.pop(tr), frame.pop(tr)

@@ -81,8 +81,21 @@ def run(tr: Tracer, frame: Frame) -> Value:
 
 def load_handlers() -> None:
     """Import the files that register rules."""
-    from . import handlers_calls, handlers_control, handlers_data, handlers_exceptions  # noqa: F401
-    from .values import builtins, contexts, exceptions, new_classes, optimizers, torch_functions  # noqa: F401
+    from . import handlers_calls, handlers_control, handlers_data, handlers_exceptions, handlers_match  # noqa: F401
+    from .values import (  # noqa: F401
+        builtins,
+        caches,
+        contexts,
+        copying,
+        deques,
+        exceptions,
+        getters,
+        heaps,
+        itertools_rules,
+        new_classes,
+        optimizers,
+        torch_functions,
+    )
 
     builtins._operator_rules()
 

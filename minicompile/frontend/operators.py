@@ -15,6 +15,7 @@ from .breaks import unsupported
 from .values.base import NotConstant, Value, fail
 from .values.constant import ConstantValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
+from .values.objects import ObjectValue
 from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -63,9 +64,28 @@ def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value
     other = right if isinstance(left, TensorValue) else left
     if op in (operator.eq, operator.ne) and isinstance(other, ConstantValue) and other.value is None:
         return ConstantValue(op is operator.ne)
+    if isinstance(other, ObjectValue):
+        return _tensor_with_object(tr, op, left, right, other)
     if not isinstance(left, TensorValue):  # `0 += tensor` makes a new object, and FX could not even print it
         op = _IN_PLACE.get(op, op)
     return tr.torch_call(op, [left, right], {})
+
+
+def _tensor_with_object(
+    tr: Tracer, op: Callable[..., Any], left: Value, right: Value, other: ObjectValue
+) -> Value:
+    """A tensor and an object that a tensor's operators know nothing of: it is the object that answers."""
+    if hasattr(other.cls, "__torch_function__"):
+        raise unsupported(f"{op.__name__} with {other.describe()}, which overrides torch, cannot be traced.")
+    plain = _IN_PLACE.get(op, op) if isinstance(left, TensorValue) else op
+    result = other.binary(tr, plain, left if other is right else right, other is right)
+    if result is None and op in _IN_PLACE and other is left:
+        result = other.binary(tr, _IN_PLACE[op], right, False)
+    if result is None and op in (operator.eq, operator.ne):
+        return ConstantValue(op is operator.ne)
+    if result is None:
+        raise unsupported(f"{op.__name__} of {left.describe()} and {right.describe()} cannot be traced.")
+    return result
 
 
 def _fold_or_compare(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
@@ -142,7 +162,12 @@ def _equal_sequences(tr: Tracer, left: SequenceValue, right: SequenceValue) -> b
 
 
 def _equal_by_identity(tr: Tracer, left: Value, right: Value) -> bool:
-    """For objects without an `__eq__` of their own."""
+    """For objects without an `__eq__` of their own, or whose own has said NotImplemented, as a builtin's does of an
+    object of a class of the user's."""
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        known = (ObjectValue, ConstantValue, SequenceValue, DictValue, SetValue)
+        if isinstance(left, known) and isinstance(right, known):
+            return same(tr, left, right)
     for value in (left, right):
         if value.python_type().__eq__ is not object.__eq__ and not _structurally_different(left, right):
             raise value.cannot("comparing")

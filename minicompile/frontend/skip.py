@@ -16,7 +16,7 @@ import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _OWN = str(Path(__file__).parent.parent) + "/"
-_OWN_EXAMPLES = _OWN + "examples/"
+_OWN_TRACED = (_OWN + "examples/", _OWN + "frontend/polyfills.py")
 _STANDARD = str(Path(sysconfig.get_path("stdlib"))) + "/"
 _SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", "platlib"))
 
@@ -92,7 +92,7 @@ def needs_eager_below(code: CodeType) -> bool:
 def _why_not(
     filename: str, torch_allowed: tuple[str, ...], torch_refused: tuple[str, ...], standard_allowed: tuple[str, ...]
 ) -> str | None:
-    if filename.startswith((_OWN, "<minicompile ")) and not filename.startswith(_OWN_EXAMPLES):
+    if filename.startswith((_OWN, "<minicompile ")) and not filename.startswith(_OWN_TRACED):
         return "it is minicompile itself"
     if filename.startswith(_TORCH):
         rest = filename[len(_TORCH) :]

@@ -22,11 +22,12 @@ from .graph import GraphBuilder
 from .side_effects import Journal
 from .sources import ConstSource, Source
 from .values.base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from .values.classes import ClassValue
 from .values.constant import ConstantValue, SymIntValue, is_constant_object, specialized
 from .values.containers import DictValue, SequenceValue, SetValue
 from .values.functions import FunctionValue, bind_arguments
 from .values.generators import GeneratorValue
-from .values.objects import ClassValue, ObjectValue, PyModuleValue
+from .values.objects import ObjectValue, PyModuleValue
 from .values.wrap import wrap
 
 if TYPE_CHECKING:
@@ -185,6 +186,10 @@ class Tracer:
     def shadow(self, raw: Any) -> None:
         """Attributes or globals that live in this dict have been set, which the dict itself does not show yet."""
         self._shadowed[id(raw)] = raw
+
+    def unshadow(self, raw: Any) -> None:
+        """The dict has got a value of its own, which shows what was set."""
+        self._shadowed.pop(id(raw), None)
 
     def attributes_of(self, value: Value) -> dict[str, Value]:
         """Attributes that the frame has set on a class or module."""

@@ -36,7 +36,7 @@ class Value:
 
     def python_type(self) -> type:
         """The class of the object. Raises Break when it is not known."""
-        raise self.cannot("asking the type")
+        raise unsupported("The type of an object of a kind that tracing does not know is asked for.")
 
     def const(self, tr: Tracer) -> Any:
         """The Python constant that this is (containers of constants included). Raises NotConstant otherwise."""

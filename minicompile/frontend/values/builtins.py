@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import directives
 from ..breaks import Break, BreakKind, unsupported_call
-from .base import Kwargs, NotConstant, Value, fail
+from .base import Kwargs, NotConstant, OpaqueValue, Value, fail
 from .callables import RULES, Rule, class_object, rule
 from .constant import ConstantValue, SymIntValue, specialized
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ZipValue
@@ -52,8 +52,12 @@ def _len(tr: Tracer, value: Value) -> Value:
 
 @rule(isinstance)
 def _isinstance(tr: Tracer, value: Value, classes: Value) -> Value:
-    kind = value.realize(tr).python_type()
-    return ConstantValue(_subclass(tr, kind, classes.realize(tr)))
+    return ConstantValue(is_instance(tr, value.realize(tr), classes.realize(tr)))
+
+
+def is_instance(tr: Tracer, value: Value, classes: Value) -> bool:
+    """`isinstance`: by the object's class, whose rules for abstract classes apply to all its objects."""
+    return _subclass(tr, value.python_type(), classes)
 
 
 @rule(issubclass)
@@ -68,7 +72,7 @@ def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
 
     if isinstance(classes, SequenceValue):
         return any(_subclass(tr, kind, element.realize(tr)) for element in classes.elements)
-    wanted = class_object(classes)
+    wanted = classes.obj if isinstance(classes, OpaqueValue) else class_object(classes)
     if isinstance(wanted, types.UnionType):
         return issubclass(kind, wanted)
     if not isinstance(wanted, type):
@@ -103,6 +107,13 @@ def _getattr(tr: Tracer, owner: Value, name: Value, default: Value | None = None
 @rule(hasattr)
 def _hasattr(tr: Tracer, owner: Value, name: Value) -> Value:
     return ConstantValue(owner.realize(tr).has_attr(tr, _string(tr, name)))
+
+
+@rule(vars)
+def _vars(tr: Tracer, owner: Value | None = None) -> Value:
+    if owner is None or not isinstance(owner.realize(tr), ObjectValue):
+        raise unsupported_call("vars()", "of this object cannot be traced")
+    return owner.realize(tr).getattr(tr, "__dict__")
 
 
 @rule(setattr)
@@ -431,7 +442,8 @@ def _divmod(tr: Tracer, left: Value, right: Value) -> Value:
 
 @rule(super)
 def _super(tr: Tracer, *args: Value) -> Value:
-    from .objects import SuperValue, class_of_value
+    from .classes import class_of_value
+    from .supers import SuperValue
 
     if len(args) == 2:
         return SuperValue(class_of_value(args[0].realize(tr)), args[1].realize(tr))

@@ -116,11 +116,26 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if is_torch_function(fn):
         return call_torch(tr, fn, args, kwargs)
     if is_pure(fn):
+        if getattr(fn, "__name__", "") in _READS_ALL:
+            args = [_read(tr, arg.realize(tr)) for arg in args]
         try:
             return tr.fold(fn, *args, **kwargs)
         except NotConstant:
             pass
     raise unsupported_call(f"{function_name(fn)}()")
+
+
+_READS_ALL = frozenset({"join", "prod", "fsum", "fromkeys"})
+"""Pure functions that read an iterable to its end before they do anything."""
+
+
+def _read(tr: Tracer, value: Value) -> Value:
+    """An iterator as the list of its elements; anything else as it is."""
+    from .containers import SequenceValue
+    from .generators import GeneratorValue
+    from .iterators import Iterator
+
+    return SequenceValue(list, value.items(tr)) if isinstance(value, (GeneratorValue, Iterator)) else value
 
 
 def _constant_result(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -131,14 +146,14 @@ def _constant_result(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
 
 def _call_rule(tr: Tracer, fn: Any, found: Rule, args: Args, kwargs: Kwargs) -> Value:
     try:
-        _signature(found).bind(tr, *args, **kwargs)
+        signature(found).bind(tr, *args, **kwargs)
     except TypeError:
         return _fold_odd_call(tr, fn, args, kwargs)
     return found(tr, *args, **kwargs)
 
 
 @functools.cache
-def _signature(fn: Rule) -> inspect.Signature:
+def signature(fn: Rule) -> inspect.Signature:
     return inspect.signature(fn)
 
 
@@ -181,7 +196,7 @@ def _pure_module(fn: Any) -> bool:
 
 def class_object(value: Value) -> Any:
     """The class that a value stands for. Raises Break if it stands for none."""
-    from .objects import ClassValue
+    from .classes import ClassValue
 
     if isinstance(value, ClassValue):
         return value.cls

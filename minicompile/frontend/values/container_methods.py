@@ -6,9 +6,10 @@ the container existed before the frame.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import operator
+from typing import TYPE_CHECKING, Any
 
-from .base import Value
+from .base import Value, fail
 from .constant import ConstantValue, specialized
 from .containers import DictValue, Method, SequenceValue, SetValue, ViewValue, elements_of, index_of, make_set, pairs_of
 
@@ -172,10 +173,13 @@ def _dict_pop(tr: Tracer, owner: DictValue, key: Value, default: Value | None = 
     return default
 
 
-def _popitem(tr: Tracer, owner: DictValue) -> Value:
+def _popitem(tr: Tracer, owner: DictValue, last: Value | None = None) -> Value:
+    if last is not None and owner.kind is dict:
+        fail(TypeError("dict.popitem() takes no keyword arguments"))
     if not owner.entries:
-        raise KeyError("popitem(): dictionary is empty")
-    raw = next(reversed(owner.entries))
+        raise KeyError("popitem(): dictionary is empty" if owner.kind is dict else "dictionary is empty")
+    at_end = last is None or last.realize(tr).truth(tr)
+    raw = next(reversed(owner.entries) if at_end else iter(owner.entries))
     key, value = owner.key_value(tr, raw), owner.entries[raw]
     owner.delitem(tr, key)
     return SequenceValue(tuple, [key, value])
@@ -245,9 +249,64 @@ def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
     return ConstantValue(None)
 
 
+def _set_pop(tr: Tracer, owner: SetValue) -> Value:
+    if not owner.entries:
+        raise KeyError("pop from an empty set")
+    item = owner.items(tr)[0]
+    _discard(tr, owner, item)
+    return item
+
+
+def _as_set(tr: Tracer, value: Value) -> SetValue:
+    value = value.realize(tr)
+    return value if isinstance(value, SetValue) else make_set(tr, set, value.items(tr))
+
+
+def _combining(op: Any) -> Method:
+    """A method that is an operator, for any iterables."""
+
+    def run(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+        from ..operators import set_binary
+
+        result: Value = SetValue(owner.kind, dict(owner.entries))
+        for other in others:
+            assert isinstance(result, SetValue)
+            result = set_binary(tr, op, result, _as_set(tr, other), False) or result
+        return result
+
+    return run
+
+
+def _combining_in_place(op: Any) -> Method:
+    def run(tr: Tracer, owner: SetValue, *others: Value) -> Value:
+        from ..operators import set_binary
+
+        for other in others:
+            set_binary(tr, op, owner, _as_set(tr, other), False)
+        return ConstantValue(None)
+
+    return run
+
+
+def _isdisjoint(tr: Tracer, owner: SetValue, other: Value) -> Value:
+    return ConstantValue(owner.entries.keys().isdisjoint(_as_set(tr, other).entries.keys()))
+
+
+def _issubset(tr: Tracer, owner: SetValue, other: Value) -> Value:
+    return ConstantValue(owner.entries.keys() <= _as_set(tr, other).entries.keys())
+
+
+def _issuperset(tr: Tracer, owner: SetValue, other: Value) -> Value:
+    return ConstantValue(owner.entries.keys() >= _as_set(tr, other).entries.keys())
+
+
 SET_METHODS: dict[str, Method] = {
     **_COMMON, "add": _add, "discard": _discard, "remove": _set_remove, "union": _union, "update": _set_update,
-    "copy": _union, "clear": _clear,
+    "copy": _union, "clear": _clear, "pop": _set_pop, "isdisjoint": _isdisjoint, "issubset": _issubset,
+    "issuperset": _issuperset, "intersection": _combining(operator.and_), "difference": _combining(operator.sub),
+    "symmetric_difference": _combining(operator.xor), "intersection_update": _combining_in_place(operator.iand),
+    "difference_update": _combining_in_place(operator.isub),
+    "symmetric_difference_update": _combining_in_place(operator.ixor),
 }  # fmt: skip
 
 

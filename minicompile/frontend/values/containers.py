@@ -6,11 +6,13 @@ before the frame ran, every mutation also goes into the journal.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..sources import AttrSource
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .constant import ConstantValue, specialized
 
@@ -62,6 +64,8 @@ class SequenceValue(Value):
         fields = field_names(self.kind)
         if name in fields:
             return self.elements[fields.index(name)]
+        if hasattr(self.kind, "_fields") and name not in _methods("SEQUENCE_METHODS"):
+            return _attribute_of_class(tr, self, name)
         return method_of(tr, self, name, _methods("SEQUENCE_METHODS"))
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
@@ -106,6 +110,16 @@ class SequenceValue(Value):
         if hasattr(self.kind, "_fields"):
             return f"__tuple_new__({glue.keep(self.kind)}, ({inside}))"
         return f"{glue.keep(self.kind)}(({inside}))"
+
+
+def _attribute_of_class(tr: Tracer, owner: SequenceValue, name: str) -> Value:
+    """A method, property or constant that a named tuple's class adds."""
+    from .functions import bound_attribute
+    from .objects import static_lookup
+
+    raw = static_lookup(owner.kind, name)
+    found = bound_attribute(tr, owner, owner.kind, raw, AttrSource(tr.anchor(owner.kind), name))
+    return found if found is not None else method_of(tr, owner, name, _methods("SEQUENCE_METHODS"))
 
 
 def _build_list(glue: Glue, value: SequenceValue) -> str:
@@ -220,6 +234,8 @@ class DictValue(Value):
         return dict_binary(tr, op, self, other, swapped)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "default_factory" and self.kind is defaultdict:
+            return self.factory or ConstantValue(None)
         return method_of(tr, self, name, _methods("DICT_METHODS"))
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
@@ -234,6 +250,17 @@ class DictValue(Value):
         for key, value in pairs:
             glue.fill(lambda key=key, value=value: f"{name}[{key}] = {glue.ref(value)}")  # type: ignore[misc]
         return name
+
+
+class AttributeDictValue(DictValue):
+    """The attribute dict of something made in the frame: what is set in one is seen in the other."""
+
+    def __init__(self, owner: Value, attributes: dict[str, Value]) -> None:
+        super().__init__(dict, attributes)
+        self.owner = owner
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.__dict__"
 
 
 class SetValue(Value):
@@ -315,6 +342,16 @@ class ViewValue(Value):
             return self.owner.contains(tr, item)
         return SequenceValue(list, self.items(tr)).contains(tr, item)
 
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        """Keys and items are sets to the operators."""
+        from ..operators import set_binary
+
+        if self.what == "values":
+            return None
+        if isinstance(other, (ViewValue, SequenceValue)):
+            other = make_set(tr, set, other.items(tr))
+        return set_binary(tr, op, make_set(tr, set, self.items(tr)), other, swapped)
+
     def build(self, glue: Glue) -> str:
         return f"{glue.ref(self.owner)}.{self.what}()"
 
@@ -364,6 +401,12 @@ class ContainerMethod(Value):
         return f"method {self.name}"
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        from .callables import signature
+
+        try:
+            signature(self.run).bind(tr, self.owner, *args, **kwargs)
+        except TypeError:  # that the table does not know this form does not make it an error of the program
+            raise self.owner.cannot(f"calling {self.name}() in this form") from None
         with errors_of_the_user():
             return self.run(tr, self.owner, *args, **kwargs)
 

@@ -22,10 +22,11 @@ from ...guards.kinds import Guard, Scope
 from ..breaks import Restart, UserError, unsupported
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .callables import RULES, CallableValue, rule
+from .classes import ClassValue
 from .constant import ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
-from .objects import ClassValue, ObjectValue, set_line, static_lookup
+from .objects import ObjectValue, set_line, static_lookup
 
 if TYPE_CHECKING:
     from ..glue import Glue

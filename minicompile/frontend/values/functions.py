@@ -72,6 +72,7 @@ class FunctionValue(Value):
         self.closure: list[CellValue] = []
         self.annotations: Value | None = None
         self.attributes: dict[str, Value] = {}
+        self.own_dict: Value | None = None
 
     def python_type(self) -> type:
         return types.FunctionType
@@ -92,9 +93,35 @@ class FunctionValue(Value):
             if not hasattr(self.fn, name):
                 raise self.cannot(f"reading missing attribute {name!r}")
             return Lazy(getattr(self.fn, name), AttrSource(self.source, name))
+        known = self._part(tr, name)
+        if known is not None:
+            return known
+        if not hasattr(types.FunctionType, name):
+            fail(AttributeError(f"'function' object has no attribute '{name}'"), is_exact=True)
+        return super().getattr(tr, name)
+
+    def _part(self, tr: Tracer, name: str) -> Value | None:
+        """An attribute of a function made in the frame."""
+        from .containers import AttributeDictValue, DictValue, SequenceValue
+
+        if name == "__dict__":
+            if self.own_dict is None:
+                self.own_dict = AttributeDictValue(self, self.attributes)
+            return self.own_dict
         if name in ("__name__", "__qualname__"):
             return ConstantValue(self.name if name == "__qualname__" else self.name.rpartition(".")[2])
-        return super().getattr(tr, name)
+        if name == "__code__":
+            return CodeValue(self.code)
+        if name == "__defaults__":
+            return SequenceValue(tuple, list(self.defaults)) if self.defaults else ConstantValue(None)
+        if name == "__kwdefaults__":
+            return DictValue(dict, dict(self.kwdefaults)) if self.kwdefaults else ConstantValue(None)
+        if name == "__doc__":
+            is_text = bool(self.code.co_consts) and isinstance(self.code.co_consts[0], str)
+            return ConstantValue(self.code.co_consts[0] if is_text else None)
+        if name == "__module__":
+            return ConstantValue(self.globals_dict.get("__name__"))
+        return None
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
         if name in self.attributes or name in ("__name__", "__call__", "__code__", "__qualname__"):
@@ -129,6 +156,30 @@ class FunctionValue(Value):
 
 def _named(glue: Glue, values: dict[str, Value]) -> str:
     return ", ".join(f"{key!r}: {glue.ref(value)}" for key, value in values.items())
+
+
+class CodeValue(Value):
+    """A code object: its attributes are constants."""
+
+    def __init__(self, code: types.CodeType, source: Source | None = None) -> None:
+        self.code = code
+        self.obj = code
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.CodeType
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return tr.constant(getattr(self.code, name))
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.code, name)
+
+    def build(self, glue: Glue) -> str:
+        return glue.keep(self.code)
 
 
 def outside_function(tr: Tracer, fn: types.FunctionType, source: Source) -> FunctionValue:
@@ -228,6 +279,22 @@ class MethodValue(Value):
         return f"__method__({glue.ref(self.function)}, {glue.ref(self.owner)})"
 
 
+def bound_attribute(tr: Tracer, owner: Value, cls: type, raw: Any, source: Source) -> Value | None:
+    """A class attribute `raw`, which `source` reads from the class, as an attribute of `owner`, an object (or for
+    `super()` a subclass) of it. None for descriptors that are not modelled."""
+    if isinstance(raw, types.FunctionType):
+        return MethodValue(tr.wrap(raw, source), owner)
+    if isinstance(raw, property):
+        if raw.fget is None:
+            fail(AttributeError("property has no getter"))
+        return tr.wrap(raw.fget, AttrSource(source, "fget")).call(tr, [owner], {})
+    if isinstance(raw, classmethod):
+        return MethodValue(Lazy(raw.__func__, AttrSource(source, "__func__")), tr.constant(cls))
+    if isinstance(raw, staticmethod):
+        return Lazy(raw.__func__, source)
+    return None if hasattr(type(raw), "__get__") else Lazy(raw, source)
+
+
 class PartialValue(Value):
     """functools.partial."""
 
@@ -242,6 +309,19 @@ class PartialValue(Value):
 
     def describe(self) -> str:
         return f"partial of {self.function.describe()}"
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        from .containers import DictValue, SequenceValue
+
+        parts: dict[str, Any] = {
+            "func": lambda: self.function,
+            "args": lambda: SequenceValue(tuple, list(self.args)),
+            "keywords": lambda: DictValue(dict, dict(self.kwargs)),
+        }
+        return parts[name]() if name in parts else super().getattr(tr, name)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(functools.partial, name) if self.source is None else super().has_attr(tr, name)
 
     def truth(self, tr: Tracer) -> bool:
         return True

@@ -53,6 +53,14 @@ class GeneratorValue(Value):
     def iterator(self, tr: Tracer) -> Value:
         return self
 
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        from ..operators import equal
+
+        while (element := self.next(tr)) is not None:
+            if equal(tr, element.realize(tr), item):
+                return True
+        return False
+
     # ---- running ----
 
     def items(self, tr: Tracer) -> list[Value]:

@@ -17,13 +17,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import unsupported
-from ..sources import AttrSource
-from .base import Args, Kwargs, Lazy, Value, fail
+from .base import Args, Kwargs, Value, fail
 from .callables import rule
+from .classes import ClassValue
 from .constant import ConstantValue
 from .containers import DictValue, SequenceValue
-from .functions import CellValue, FunctionValue, MethodValue
-from .objects import ClassValue, static_lookup
+from .functions import CellValue, FunctionValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -40,18 +39,6 @@ class NewClassValue(ClassValue):
         self.bases = bases
         self.namespace = namespace
         self.decorators: list[tuple[Any, dict[str, Any]]] = []
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        pending = tr.attributes_of(self).get(name)
-        if pending is not None:
-            return pending
-        raw = static_lookup(self.cls, name)
-        source = AttrSource(tr.anchor(self.cls), name)
-        if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
-            return MethodValue(Lazy(raw.__func__, AttrSource(source, "__func__")), self)
-        if not hasattr(self.cls, name):
-            fail(AttributeError(f"type object '{self.cls.__name__}' has no attribute '{name}'"), is_exact=True)
-        return Lazy(getattr(self.cls, name), source)
 
     def build(self, glue: Glue) -> str:
         bases = "".join(f"{glue.ref(base)}, " for base in self.bases)

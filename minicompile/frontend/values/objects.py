@@ -1,4 +1,4 @@
-"""The user's objects and classes, and Python modules.
+"""The user's objects, and Python modules.
 
 In: objects from outside (guarded by exact class), objects made in the frame. Out: attributes as Python's own lookup
 finds them, with guards on what the lookup passed: the class attribute, and that the instance does not hide it.
@@ -14,27 +14,28 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard
-from ..breaks import UserError, unsupported_call
-from ..sources import AttrSource, CallSource, InstanceDictSource
+from ..breaks import UserError
+from ..sources import AttrSource, CallSource, InstanceDictSource, ItemSource
 from .base import Args, Kwargs, Lazy, Value, fail
-from .callables import CallableValue, call_object, has_rule, rule
+from .callables import CallableValue, rule
 from .constant import ConstantValue
-from .functions import FunctionValue, MethodValue
+from .containers import AttributeDictValue, DictValue
+from .functions import FunctionValue, MethodValue, bound_attribute
 
 if TYPE_CHECKING:
     from ..glue import Glue
     from ..sources import Source
     from ..tracer import Tracer
 
-_MISSING = object()
+MISSING = object()
 
 
 def static_lookup(cls: type, name: str) -> Any:
-    """The raw attribute that the class and its bases hold under a name, `_MISSING` if none: no descriptor runs."""
+    """The raw attribute that the class and its bases hold under a name, `MISSING` if none: no descriptor runs."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
-    return _MISSING
+    return MISSING
 
 
 class PyModuleValue(Value):
@@ -76,148 +77,10 @@ class PyModuleValue(Value):
         tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
 
 
-class ClassValue(Value):
-    """A class that existed before the frame."""
-
-    def __init__(self, cls: type, source: Source) -> None:
-        self.cls = cls
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.cls)
-
-    def describe(self) -> str:
-        return f"class {self.cls.__qualname__}"
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
-    def has_attr(self, tr: Tracer, name: str) -> bool:
-        return hasattr(self.cls, name)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        assert self.source is not None
-        pending = tr.attributes_of(self).get(name)
-        if pending is not None:
-            return pending
-        raw = static_lookup(self.cls, name)
-        if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
-            return MethodValue(Lazy(raw.__func__, AttrSource(AttrSource(self.source, name), "__func__")), self)
-        if not hasattr(self.cls, name):
-            fail(AttributeError(f"type object '{self.cls.__name__}' has no attribute '{name}'"))
-        return Lazy(getattr(self.cls, name), AttrSource(self.source, name))
-
-    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
-        if type(self.cls).__setattr__ is not type.__setattr__:
-            raise self.cannot("setting an attribute")
-        tr.attributes_of(self)[name] = value
-        tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
-
-    def getitem(self, tr: Tracer, key: Value) -> Value:
-        if self.cls.__module__ in ("builtins", "typing", "collections"):
-            return OpaqueClassItem(self, key)
-        return super().getitem(tr, key)
-
-    def items(self, tr: Tracer) -> list[Value]:
-        import enum
-
-        if issubclass(self.cls, enum.Enum):
-            return [ConstantValue(member) for member in self.cls]
-        return super().items(tr)
-
-    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        if has_rule(self.cls):
-            return call_object(tr, self.cls, args, kwargs)
-        if hasattr(self.cls, "_fields") and issubclass(self.cls, tuple) and self.cls.__bases__ == (tuple,):
-            return _make_namedtuple(tr, self.cls, args, kwargs)
-        if issubclass(self.cls, BaseException):
-            from .exceptions import make_exception
-
-            return make_exception(tr, self, args, kwargs)
-        if can_be_made(self.cls):
-            return _make_object(tr, self, args, kwargs)
-        return _fold_class(tr, self.cls, args, kwargs)
-
-
-class OpaqueClassItem(Value):
-    """`list[int]` and the like: only ever passed on."""
-
-    def __init__(self, cls: Value, key: Value) -> None:
-        self.cls = cls
-        self.key = key
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.cls)}[{glue.ref(self.key)}]"
-
-
-def _fold_class(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    import enum
-
-    from .base import NotConstant
-    from .constant import FOREIGN
-
-    if cls in FOREIGN or issubclass(cls, enum.Enum):
-        try:
-            return tr.fold(cls, *args, **kwargs)
-        except NotConstant:
-            pass
-    raise unsupported_call(f"{cls.__qualname__}()", "makes an object of a kind that cannot be traced")
-
-
-def can_be_made(cls: type) -> bool:
-    """Whether calling the class is `object.__new__` and a Python `__init__` (or none), and nothing else."""
-    return (
-        type(cls).__call__ is type.__call__
-        and cls.__new__ is object.__new__
-        and not issubclass(cls, (BaseException, torch.nn.Module, torch.Tensor))
-        and (_init_of(cls) is object.__init__ or isinstance(_init_of(cls), types.FunctionType))
-        and not getattr(cls, "__abstractmethods__", None)
-        and "__del__" not in dir(cls)
-    )
-
-
-def _init_of(cls: type) -> Any:
-    return static_lookup(cls, "__init__")
-
-
-def _make_object(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    made = ObjectValue(cls.cls, None, None)
-    made.class_value = cls
-    tr.changed()
-    if _init_of(cls.cls) is object.__init__:
-        if args or kwargs:
-            fail(TypeError(f"{cls.cls.__name__}() takes no arguments"))
-        return made
-    made.getattr(tr, "__init__").realize(tr).call(tr, args, kwargs)
-    return made
-
-
-def _make_namedtuple(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
-    from .containers import SequenceValue
-
-    fields = dict(zip(cls._fields, args, strict=False))
-    for name, value in kwargs.items():
-        if name in fields or name not in cls._fields:
-            fail(TypeError(f"{cls.__name__}() got an unexpected or repeated argument '{name}'"))
-        fields[name] = value
-    for name, default in cls._field_defaults.items():
-        fields.setdefault(name, tr.constant(default))
-    if len(fields) != len(cls._fields) or len(args) > len(cls._fields):
-        fail(TypeError(f"{cls.__name__}() takes {len(cls._fields)} arguments"))
-    return SequenceValue(cls, [fields[name] for name in cls._fields])
-
-
-def class_of_value(value: Value) -> type:
-    """The class object behind a value. Raises Break."""
-    from .callables import class_object
-
-    return class_object(value)
-
-
 class ObjectValue(Value):
     """An object of a user class. `obj` is the real one, None for one made in the frame.
 
-    Attributes that the frame has set stand in `tracer.attributes_of(value)`; `_MISSING`-like deletions are a break.
+    Attributes that the frame has set stand in `tracer.attributes_of(value)`; `MISSING`-like deletions are a break.
     """
 
     class_value: Value | None = None
@@ -228,6 +91,7 @@ class ObjectValue(Value):
         self.source = source
         self.attributes: dict[str, Value] = {}
         self.deleted: set[str] = set()
+        self.own_dict: AttributeDictValue | None = None
 
     def python_type(self) -> type:
         return self.cls
@@ -254,7 +118,7 @@ class ObjectValue(Value):
         getter = static_lookup(self.cls, "__getattr__")
         if isinstance(getter, types.FunctionType):
             return self.method(tr, "__getattr__", getter).call(tr, [ConstantValue(name)], {})
-        if getter is not _MISSING:
+        if getter is not MISSING:
             raise self.cannot(f"reading attribute {name!r}")
         self._guard_absent(tr, name)
         fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"))
@@ -266,15 +130,15 @@ class ObjectValue(Value):
     def find(self, tr: Tracer, name: str) -> Value | None:
         """Ordinary attribute lookup, without `__getattr__`; None if there is no such attribute."""
         pending = tr.class_attribute(self.cls, name)
-        raw = static_lookup(self.cls, name) if pending is None else _MISSING
-        if raw is not _MISSING and hasattr(type(raw), "__set__"):
+        raw = static_lookup(self.cls, name) if pending is None else MISSING
+        if raw is not MISSING and hasattr(type(raw), "__set__"):
             return self._from_data_descriptor(tr, name, raw)
         own = self.own_attribute(tr, name)
         if own is not None:
             return own
         if pending is not None:
             return self._from_frame(tr, name, pending.realize(tr))
-        return self._from_class(tr, name, raw) if raw is not _MISSING else self.special(tr, name)
+        return self._from_class(tr, name, raw) if raw is not MISSING else self.special(tr, name)
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         """Attributes that no dict holds."""
@@ -295,18 +159,43 @@ class ObjectValue(Value):
         return Lazy(instance_dict[name], InstanceDictSource(self.source, name))
 
     def _from_data_descriptor(self, tr: Tracer, name: str, raw: Any) -> Value | None:
-        if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
-            return self._property(tr, name, raw.fget).call(tr, [self], {})
+        if isinstance(raw, property):
+            return bound_attribute(tr, self, self.cls, raw, AttrSource(tr.anchor(self.cls), name))
         if isinstance(raw, types.MemberDescriptorType):
             return self._slot(tr, name)
+        getter = self._descriptor(tr, name, raw, "__get__")
+        if getter is not None:
+            return getter.call(tr, [self, tr.constant(self.cls)], {})
         if name == "__class__":
             return tr.constant(self.cls)
-        if name == "__dict__" and self.obj is not None and self.source is not None and not self.attributes:
-            return Lazy(self.obj.__dict__, AttrSource(self.source, "__dict__"))
+        if name == "__dict__":
+            return self._attribute_dict(tr)
         raise self.cannot(f"reading attribute {name!r}, a {type(raw).__name__},")
 
-    def _property(self, tr: Tracer, name: str, getter: types.FunctionType, part: str = "fget") -> Value:
-        return tr.wrap(getter, AttrSource(AttrSource(tr.anchor(self.cls), name), part))
+    def _attribute_dict(self, tr: Tracer) -> Value:
+        """`__dict__`: for an object made in the frame the very dict in which its value keeps them."""
+        if self.obj is None:
+            if self.own_dict is None:
+                self.own_dict = AttributeDictValue(self, self.attributes)
+            return self.own_dict
+        if self.source is None:
+            raise self.cannot("reading the attribute dict")
+        source = AttrSource(self.source, "__dict__")
+        if not self.attributes and not self.deleted:
+            return Lazy(self.obj.__dict__, source)
+        return self._changed_dict(tr, source)
+
+    def _changed_dict(self, tr: Tracer, source: AttrSource) -> Value:
+        """The attribute dict of an object from outside as the frame has left it; attributes live there from now on."""
+        tr.unshadow(self.obj.__dict__)
+        result = tr.wrap(self.obj.__dict__, source)
+        assert isinstance(result, DictValue)
+        for name in self.deleted:
+            result.entries.pop(name, None)
+        result.entries.update(self.attributes)
+        self.attributes.clear()
+        self.deleted.clear()
+        return result
 
     def _slot(self, tr: Tracer, name: str) -> Value | None:
         if name in self.attributes:
@@ -330,19 +219,26 @@ class ObjectValue(Value):
         if self.source is not None and hasattr(self.obj, "__dict__"):
             tr.guard(InstanceAttrAbsentGuard(self.source, name))
         source = AttrSource(tr.anchor(self.cls), name)
-        if isinstance(raw, types.FunctionType):
-            return MethodValue(tr.wrap(raw, source), self)
-        if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
-            return MethodValue(Lazy(raw.__func__, AttrSource(source, "__func__")), tr.constant(self.cls))
-        if isinstance(raw, staticmethod):
-            return Lazy(raw.__func__, source)
         if isinstance(raw, functools.cached_property):
             value = tr.wrap(raw.func, AttrSource(source, "func")).call(tr, [self], {})
-            self.setattr(tr, name, value)
+            self.set_own(tr, name, value)
             return value
-        if hasattr(type(raw), "__get__"):
+        getter = self._descriptor(tr, name, raw, "__get__")
+        if getter is not None:
+            return getter.call(tr, [self, tr.constant(self.cls)], {})
+        found = bound_attribute(tr, self, self.cls, raw, source)
+        if found is None:
             raise self.cannot(f"reading attribute {name!r}, a {type(raw).__name__},")
-        return Lazy(raw, source)
+        return found
+
+    def _descriptor(self, tr: Tracer, name: str, raw: Any, method: str) -> Value | None:
+        """A Python `__get__`, `__set__` or `__delete__` of a class attribute, bound to the descriptor."""
+        function = static_lookup(type(raw), method)
+        if not isinstance(function, types.FunctionType):
+            return None
+        base = next(base for base in self.cls.__mro__ if name in base.__dict__)
+        source = ItemSource(AttrSource(tr.anchor(base), "__dict__"), name)
+        return MethodValue(tr.wrap(function, AttrSource(tr.anchor(type(raw)), method)), tr.wrap(raw, source))
 
     def method(self, tr: Tracer, name: str, raw: types.FunctionType) -> MethodValue:
         """A special method, looked up on the class as Python does."""
@@ -353,7 +249,7 @@ class ObjectValue(Value):
         raw = static_lookup(self.cls, name)
         if isinstance(raw, types.FunctionType):
             return self.method(tr, name, raw)
-        if raw is _MISSING or getattr(raw, "__objclass__", None) is object:
+        if raw is MISSING or getattr(raw, "__objclass__", None) is object:
             return None
         raise self.cannot(f"calling {name}")
 
@@ -393,19 +289,25 @@ class ObjectValue(Value):
         """`object.__setattr__`."""
         raw = static_lookup(self.cls, name)
         if isinstance(raw, property):
-            if not isinstance(raw.fset, types.FunctionType):
-                fail(AttributeError(f"property '{name}' of '{self.cls.__name__}' object has no setter"))
-            self._property(tr, name, raw.fset, "fset").call(tr, [self, value], {})
+            self._property_part(tr, name, raw, "fset", "setter").call(tr, [self, value], {})
             return
-        if raw is not _MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
+        setter = self._descriptor(tr, name, raw, "__set__") if raw is not MISSING else None
+        if setter is not None:
+            setter.call(tr, [self, value], {})
+            return
+        if raw is not MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
             raise self.cannot(f"setting attribute {name!r}")
-        if raw is _MISSING and not self.cls.__dictoffset__:
+        if raw is MISSING and not self.cls.__dictoffset__:
             fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
         instance_dict = getattr(self.obj, "__dict__", None)
         if instance_dict is not None:
-            if tr.tracked_dict(instance_dict) is not None:
-                raise self.cannot("setting an attribute beside the attribute dict")
-            tr.shadow(instance_dict)
+            tracked = tr.tracked_dict(instance_dict)
+            if tracked is not None and not isinstance(raw, types.MemberDescriptorType):
+                tracked.entries[name] = value
+                tr.mutated(self, self._set_text(name), value)
+                return
+            if tracked is None:
+                tr.shadow(instance_dict)
         self.attributes[name] = value
         self.deleted.discard(name)
         tr.mutated(self, self._set_text(name), value)
@@ -415,21 +317,35 @@ class ObjectValue(Value):
         if isinstance(deleter, types.FunctionType) and deleter is not torch.nn.Module.__delattr__:
             self.method(tr, "__delattr__", deleter).call(tr, [ConstantValue(name)], {})
             return
-        if raw is not _MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
+        if isinstance(raw, property):
+            self._property_part(tr, name, raw, "fdel", "deleter").call(tr, [self], {})
+            return
+        remover = self._descriptor(tr, name, raw, "__delete__") if raw is not MISSING else None
+        if remover is not None:
+            remover.call(tr, [self], {})
+            return
+        if raw is not MISSING and hasattr(type(raw), "__set__") and not isinstance(raw, types.MemberDescriptorType):
             raise self.cannot(f"deleting attribute {name!r}")
         self.delete_own(tr, name)
 
+    def _property_part(self, tr: Tracer, name: str, raw: property, part: str, word: str) -> Value:
+        function = getattr(raw, part)
+        if function is None:
+            fail(AttributeError(f"property {name!r} of {self.cls.__name__!r} object has no {word}"), is_exact=True)
+        return tr.wrap(function, AttrSource(AttrSource(tr.anchor(self.cls), name), part))
+
     def delete_own(self, tr: Tracer, name: str) -> None:
         """`object.__delattr__`."""
+        tracked = None
         instance_dict = getattr(self.obj, "__dict__", None)
         if instance_dict is not None:
-            if tr.tracked_dict(instance_dict) is not None:
-                raise self.cannot("deleting an attribute beside the attribute dict")
-            tr.shadow(instance_dict)
+            tracked = tr.tracked_dict(instance_dict)
+            if tracked is None:
+                tr.shadow(instance_dict)
         is_slot = isinstance(static_lookup(self.cls, name), types.MemberDescriptorType)
         if (self._slot(tr, name) if is_slot else self.own_attribute(tr, name)) is None:
             fail(AttributeError(name))
-        self.attributes.pop(name, None)
+        (self.attributes if tracked is None or is_slot else tracked.entries).pop(name, None)
         self.deleted.add(name)
         tr.mutated(self, f"__object_delattr__({{0}}, {name!r})")
 
@@ -585,54 +501,4 @@ class WeakReferenceValue(Value):
         return Lazy(self.obj(), CallSource(self.source))
 
 
-class SuperValue(Value):
-    """`super()`: attribute lookup that begins behind a class in the owner's order of bases."""
-
-    def __init__(self, cls: type, owner: Value) -> None:
-        self.cls = cls
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return super
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        start = self.owner.cls if isinstance(self.owner, ClassValue) else self.owner.python_type()
-        if self.cls not in start.__mro__:
-            fail(TypeError("super(type, obj): obj must be an instance or subtype of type"))
-        behind = start.__mro__[start.__mro__.index(self.cls) + 1 :]
-        for base in behind:
-            if name in base.__dict__:
-                return self._bind(tr, base, name, base.__dict__[name])
-        fail(AttributeError(f"'super' object has no attribute '{name}'"))
-
-    def _bind(self, tr: Tracer, base: type, name: str, raw: Any) -> Value:
-        source = AttrSource(tr.anchor(base), name)
-        if isinstance(raw, types.FunctionType):
-            return MethodValue(tr.wrap(raw, source), self.owner)
-        if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
-            return tr.wrap(raw.fget, AttrSource(source, "fget")).call(tr, [self.owner], {})
-        if isinstance(raw, staticmethod):
-            return Lazy(raw.__func__, source)
-        if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
-            owner = self.owner if isinstance(self.owner, ClassValue) else tr.constant(self.owner.python_type())
-            return MethodValue(tr.wrap(raw.__func__, AttrSource(source, "__func__")), owner)
-        if raw is object.__init__:
-            return CallableValue(_nothing)
-        if has_rule(raw):
-            return MethodValue(CallableValue(raw), self.owner)
-        raise self.cannot(f"reading {name!r}")
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.keep(super)}({glue.keep(self.cls)}, {glue.ref(self.owner)})"
-
-
-def _nothing() -> None:
-    """What `object.__init__` does."""
-
-
-@rule(_nothing)
-def _nothing_rule(tr: Tracer) -> Value:
-    return ConstantValue(None)
-
-
-__all__ = ["ClassValue", "FunctionValue", "ObjectValue", "PyModuleValue", "SuperValue", "static_lookup"]
+__all__ = ["FunctionValue", "ObjectValue", "PyModuleValue", "static_lookup"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,18 @@ from ..sources import (
     Source,
 )
 from .base import Lazy, OpaqueValue, Value
+from .caches import CACHED, CachedFunctionValue
 from .callables import CallableValue, has_rule
+from .classes import ClassValue, is_namedtuple
 from .constant import ConstantValue, is_constant_object
 from .containers import DictValue, SequenceValue, SetValue
 from .contexts import GradModeExit, GradModeExitValue
-from .functions import MethodValue, PartialValue, outside_function, slot_cell
+from .deques import DequeValue
+from .functions import CodeValue, MethodValue, PartialValue, outside_function, slot_cell
+from .getters import KINDS as GETTERS
+from .getters import outside_getter
 from .nn_module import make_module
-from .objects import ClassValue, ObjectValue, PyModuleValue, WeakReferenceValue
+from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
 from .real_iterators import KINDS, RealIteratorValue
 from .torch_functions import is_torch_function
 
@@ -72,7 +77,7 @@ def _maker(obj: Any) -> Maker:
         return make_module
     if _is_callable_constant(obj):
         return _callable
-    if isinstance(obj, tuple) and hasattr(type(obj), "_fields") and type(obj).__bases__ == (tuple,):
+    if is_namedtuple(type(obj)):
         return _sequence
     if _is_plain_object(type(obj)):
         return _object
@@ -218,6 +223,27 @@ def _grad_exit(tr: Tracer, obj: GradModeExit, source: Source) -> Value:
     return GradModeExitValue(obj.previous, source)
 
 
+def _deque(tr: Tracer, obj: deque[Any], source: Source) -> Value:
+    tr.guard_type(source, obj)
+    tr.guard(LengthGuard(source, len(obj)))
+    tr.guard(ConstantGuard(AttrSource(source, "maxlen"), obj.maxlen))
+    return DequeValue([Lazy(item, ItemSource(source, index)) for index, item in enumerate(obj)], obj.maxlen, source)
+
+
+def _cached_function(tr: Tracer, obj: Any, source: Source) -> Value:
+    tr.guard_identity(source, obj)
+    return CachedFunctionValue(obj, source)
+
+
+def _code(tr: Tracer, obj: types.CodeType, source: Source) -> Value:
+    tr.guard_identity(source, obj)
+    return CodeValue(obj, source)
+
+
+def _getter(tr: Tracer, obj: Any, source: Source) -> Value:
+    return outside_getter(tr, obj, source) or _opaque(tr, obj, source)
+
+
 def _weakref(tr: Tracer, obj: weakref.ReferenceType[Any], source: Source) -> Value:
     tr.guard_type(source, obj)
     return WeakReferenceValue(obj, source)
@@ -264,6 +290,8 @@ _BY_TYPE: dict[type, Maker] = {
     dict: _dict,
     OrderedDict: _dict,
     defaultdict: _dict,
+    deque: _deque,
+    CACHED: _cached_function,
     set: _set,
     frozenset: _set,
     types.FunctionType: _function,
@@ -273,8 +301,10 @@ _BY_TYPE: dict[type, Maker] = {
     types.WrapperDescriptorType: _callable,
     types.ModuleType: _module,
     types.CellType: _cell,
+    types.CodeType: _code,
     functools.partial: _partial,
     GradModeExit: _grad_exit,
     weakref.ReferenceType: _weakref,
     **dict.fromkeys(KINDS, _real_iterator),
+    **dict.fromkeys(GETTERS, _getter),
 }

@@ -1,0 +1,288 @@
+"""Classes of the user's program: attributes, what their metaclass adds, and making objects.
+
+In: class objects from outside (guarded by identity). Out: their attributes as Python's own lookup finds them; objects
+made in the frame, for classes whose `__new__` and `__init__` are Python or do nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import unsupported_call
+from ..sources import AttrSource
+from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from .callables import call_object, has_rule, rule
+from .constant import FOREIGN, ConstantValue
+from .containers import SequenceValue
+from .functions import MethodValue
+from .objects import MISSING as _MISSING
+from .objects import ObjectValue, static_lookup
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..sources import Source
+    from ..tracer import Tracer
+
+_HEAP_TYPE = 1 << 9
+
+
+class ClassValue(Value):
+    """A class that existed before the frame."""
+
+    def __init__(self, cls: type, source: Source) -> None:
+        self.cls = cls
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def describe(self) -> str:
+        return f"class {self.cls.__qualname__}"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        if name in tr.attributes_of(self):
+            return True
+        return hasattr(self.cls, name)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        pending = tr.attributes_of(self).get(name)
+        if pending is not None:
+            return pending
+        return self.lookup(tr, name)
+
+    def lookup(self, tr: Tracer, name: str) -> Value:
+        """Attribute lookup on the class as it was before the frame."""
+        source = AttrSource(tr.anchor(self.cls), name)
+        raw, meta = static_lookup(self.cls, name), static_lookup(type(self.cls), name)
+        if isinstance(meta, property) and isinstance(meta.fget, types.FunctionType):
+            getter = AttrSource(AttrSource(tr.anchor(type(self.cls)), name), "fget")
+            return tr.wrap(meta.fget, getter).call(tr, [self], {})
+        if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
+            return MethodValue(Lazy(raw.__func__, AttrSource(source, "__func__")), self)
+        if isinstance(meta, types.FunctionType) and raw is _MISSING:
+            return MethodValue(tr.wrap(meta, AttrSource(tr.anchor(type(self.cls)), name)), self)
+        if raw is not _MISSING and isinstance(static_lookup(type(raw), "__get__"), types.FunctionType):
+            raise self.cannot(f"reading attribute {name!r}, a {type(raw).__name__},")
+        if not hasattr(self.cls, name):
+            fail(AttributeError(f"type object '{self.cls.__name__}' has no attribute '{name}'"), is_exact=True)
+        found = getattr(self.cls, name)
+        is_fixed = not self.cls.__flags__ & _HEAP_TYPE  # and `dict.fromkeys` is a new object whenever it is read
+        return Lazy(found, tr.anchor(found) if is_fixed else source)
+
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        if type(self.cls).__setattr__ is not type.__setattr__:
+            raise self.cannot("setting an attribute")
+        tr.attributes_of(self)[name] = value
+        tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
+
+    # ---- what a metaclass has a say in ----
+
+    def meta_method(self, tr: Tracer, name: str) -> MethodValue | None:
+        """A special method that a metaclass of the user's defines, bound to the class."""
+        raw = static_lookup(type(self.cls), name)
+        if isinstance(raw, types.FunctionType) and not issubclass(self.cls, enum.Enum):
+            return MethodValue(tr.wrap(raw, AttrSource(tr.anchor(type(self.cls)), name)), self)
+        return None
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        own = self.meta_method(tr, "__getitem__")
+        if own is not None:
+            return own.call(tr, [key], {})
+        if issubclass(self.cls, enum.Enum):
+            members: Any = self.cls
+            return tr.fold(lambda name: members[name], key)
+        if static_lookup(self.cls, "__class_getitem__") is not _MISSING or self.cls.__module__ == "builtins":
+            return OpaqueClassItem(self, key)
+        return super().getitem(tr, key)
+
+    def items(self, tr: Tracer) -> list[Value]:
+        own = self.meta_method(tr, "__iter__")
+        if own is not None:
+            return own.call(tr, [], {}).realize(tr).items(tr)
+        if issubclass(self.cls, enum.Enum):
+            return [ConstantValue(member) for member in self.cls]
+        return super().items(tr)
+
+    def length(self, tr: Tracer) -> int:
+        own = self.meta_method(tr, "__len__")
+        if own is not None:
+            return own.call(tr, [], {}).realize(tr).const(tr)
+        return len(self.cls) if issubclass(self.cls, enum.Enum) else super().length(tr)
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        own = self.meta_method(tr, "__contains__")
+        if own is not None:
+            return own.call(tr, [item], {}).realize(tr).truth(tr)
+        if issubclass(self.cls, enum.Enum):
+            members: Any = self.cls
+            return tr.fold(lambda member: member in members, item).truth(tr)
+        return super().contains(tr, item)
+
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        is_class = isinstance(other, ClassValue) or (isinstance(other, ConstantValue) and other.value is None)
+        if op is operator.or_ and is_class:  # int | None
+            left, right = (other, self) if swapped else (self, other)
+            return tr.constant(operator.or_(_annotation(left), _annotation(right)))
+        return None
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if has_rule(self.cls):
+            return call_object(tr, self.cls, args, kwargs)
+        own = self.meta_method(tr, "__call__")
+        if own is not None:
+            return own.call(tr, args, kwargs)
+        return self.make(tr, args, kwargs)
+
+    def make(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """`type.__call__`."""
+        if is_namedtuple(self.cls) and not isinstance(self.cls.__dict__.get("__init__"), types.FunctionType):
+            return _make_namedtuple(tr, self.cls, args, kwargs)
+        if issubclass(self.cls, BaseException):
+            from .exceptions import make_exception
+
+            return make_exception(tr, self, args, kwargs)
+        if getattr(self.cls, "__abstractmethods__", None):
+            fail(TypeError(f"Can't instantiate abstract class {self.cls.__name__}"))
+        if isinstance(self.cls.__new__, types.FunctionType):
+            return _make_through_new(tr, self, args, kwargs)
+        if can_be_made(self.cls):
+            return _make_object(tr, self, args, kwargs)
+        return _fold_class(tr, self.cls, args, kwargs)
+
+
+class OpaqueClassItem(Value):
+    """`list[int]` and the like: only ever passed on."""
+
+    def __init__(self, cls: Value, key: Value) -> None:
+        self.cls = cls
+        self.key = key
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.cls)}[{glue.ref(self.key)}]"
+
+
+def _fold_class(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if cls in FOREIGN or issubclass(cls, enum.Enum):
+        try:
+            return tr.fold(cls, *args, **kwargs)
+        except NotConstant:
+            pass
+    raise unsupported_call(f"{cls.__qualname__}()", "makes an object of a kind that cannot be traced")
+
+
+def can_be_made(cls: type, *, own_new: bool = False) -> bool:
+    """Whether calling the class is `object.__new__` and a Python `__init__` (or none), and nothing else.
+
+    With `own_new`: whether it is, once a `__new__` or metaclass of its own has come to the point.
+    """
+    return (
+        (own_new or type(cls).__call__ is type.__call__)
+        and (own_new or cls.__new__ is object.__new__)
+        and all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__)
+        and not issubclass(cls, (BaseException, torch.nn.Module, torch.Tensor))
+        and (_init_of(cls) is object.__init__ or isinstance(_init_of(cls), types.FunctionType))
+        and "__del__" not in dir(cls)
+    )
+
+
+def _init_of(cls: type) -> Any:
+    return static_lookup(cls, "__init__")
+
+
+def _make_object(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    made = _new_object(tr, cls)
+    if _init_of(cls.cls) is object.__init__ and (args or kwargs):
+        fail(TypeError(f"{cls.cls.__name__}() takes no arguments"), is_exact=True)
+    _initialise(tr, made, args, kwargs)
+    return made
+
+
+def _new_object(tr: Tracer, cls: ClassValue) -> ObjectValue:
+    made = ObjectValue(cls.cls, None, None)
+    made.class_value = cls
+    tr.changed()
+    return made
+
+
+def _initialise(tr: Tracer, made: ObjectValue, args: Args, kwargs: Kwargs) -> None:
+    init = static_lookup(made.cls, "__init__")
+    if isinstance(init, types.FunctionType):
+        result = made.method(tr, "__init__", init).call(tr, args, kwargs).realize(tr)
+        if not (isinstance(result, ConstantValue) and result.value is None):
+            fail(TypeError(f"__init__() should return None, not '{result.python_type().__name__}'"), is_exact=True)
+
+
+def _make_through_new(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """A class with a Python `__new__`, which may give any object; its own are initialised."""
+    source = AttrSource(tr.anchor(cls.cls), "__new__")
+    made = tr.wrap(cls.cls.__new__, source).call(tr, [cls, *args], kwargs).realize(tr)
+    if isinstance(made, ObjectValue) and issubclass(made.cls, cls.cls):
+        if _init_of(made.cls) is not object.__init__ and not isinstance(_init_of(made.cls), types.FunctionType):
+            raise made.cannot("initialising")
+        _initialise(tr, made, args, kwargs)
+    return made
+
+
+@rule(object.__new__)
+def _object_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    made = cls.realize(tr)
+    is_plain = isinstance(made, ClassValue) and can_be_made(made.cls, own_new=True)
+    if not isinstance(made, ClassValue) or not is_plain:
+        raise unsupported_call("object.__new__()", "makes an object of a kind that cannot be traced")
+    return _new_object(tr, made)
+
+
+def is_namedtuple(cls: type) -> bool:
+    """Whether objects of the class are tuples with names for the items, and nothing else."""
+    return (
+        issubclass(cls, tuple)
+        and isinstance(getattr(cls, "_fields", None), tuple)
+        and not cls.__dictoffset__
+        and all(static_lookup(cls, name) is getattr(tuple, name) for name in _TUPLE_METHODS)
+    )
+
+
+@rule(tuple.__new__)
+def _tuple_new(tr: Tracer, cls: Value, items: Value | None = None) -> Value:
+    made = cls.realize(tr)
+    if not isinstance(made, ClassValue) or not (made.cls is tuple or is_namedtuple(made.cls)):
+        raise unsupported_call("tuple.__new__()", "makes an object of a kind that cannot be traced")
+    return SequenceValue(made.cls, items.realize(tr).items(tr) if items is not None else [])
+
+
+_TUPLE_METHODS = ("__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__lt__", "__add__", "__mul__")
+
+
+def _annotation(value: Value) -> Any:
+    return value.cls if isinstance(value, ClassValue) else None
+
+
+def _make_namedtuple(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    fields = dict(zip(cls._fields, args, strict=False))
+    for name, value in kwargs.items():
+        if name in fields or name not in cls._fields:
+            fail(TypeError(f"{cls.__name__}() got an unexpected or repeated argument '{name}'"))
+        fields[name] = value
+    for name, default in cls._field_defaults.items():
+        fields.setdefault(name, tr.constant(default))
+    if len(fields) != len(cls._fields) or len(args) > len(cls._fields):
+        fail(TypeError(f"{cls.__name__}() takes {len(cls._fields)} arguments"))
+    return SequenceValue(cls, [fields[name] for name in cls._fields])
+
+
+def class_of_value(value: Value) -> type:
+    """The class object behind a value. Raises Break."""
+    from .callables import class_object
+
+    return class_object(value)
+
+
+__all__ = ["ClassValue", "can_be_made", "class_of_value", "is_namedtuple"]

@@ -1,0 +1,60 @@
+"""`heapq` and `bisect` on lists of constants.
+
+In: lists whose elements can be compared while tracing. Out: the list rearranged, as one write of all its elements.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from typing import TYPE_CHECKING, Any
+
+from ..breaks import unsupported_call
+from .base import NotConstant, Value, fail
+from .callables import rule
+from .constant import ConstantValue
+from .containers import SequenceValue
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+
+def _heap_rule(fn: Any) -> None:
+    @rule(fn)
+    def trace(tr: Tracer, heap: Value, *items: Value) -> Value:
+        owner = heap.realize(tr)
+        if not isinstance(owner, SequenceValue) or owner.kind is not list:
+            raise unsupported_call(f"heapq.{fn.__name__}()")
+        try:
+            numbers = owner.const(tr)
+            arguments = [item.realize(tr).const(tr) for item in items]
+        except NotConstant:
+            raise unsupported_call(f"heapq.{fn.__name__}()", "compares objects that are no constants") from None
+        try:
+            result = fn(numbers, *arguments)
+        except Exception as error:
+            fail(error, is_exact=True)
+        owner.elements[:] = [tr.constant(number) for number in numbers]
+        tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(owner.elements)))
+        return tr.constant(result)
+
+
+for _fn in (heapq.heapify, heapq.heappush, heapq.heappop, heapq.heappushpop, heapq.heapreplace):
+    _heap_rule(_fn)
+
+
+@rule(bisect.bisect_left)
+def _bisect_left(tr: Tracer, items: Value, item: Value) -> Value:
+    return tr.fold(bisect.bisect_left, items, item)
+
+
+@rule(bisect.bisect_right)
+def _bisect_right(tr: Tracer, items: Value, item: Value) -> Value:
+    return tr.fold(bisect.bisect_right, items, item)
+
+
+@rule(bisect.insort_right)
+def _insort(tr: Tracer, items: Value, item: Value) -> Value:
+    where = tr.fold(bisect.bisect_right, items, item)
+    items.realize(tr).getattr(tr, "insert").call(tr, [where, item], {})
+    return ConstantValue(None)

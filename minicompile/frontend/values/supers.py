@@ -1,0 +1,69 @@
+"""`super()`: attribute lookup that begins behind a class in its owner's order of bases.
+
+In: the class and the owner, an object or a class. Out: attributes, bound to the owner.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource
+from .base import Lazy, Value, fail
+from .callables import CallableValue, has_rule, rule
+from .classes import ClassValue
+from .constant import ConstantValue
+from .functions import MethodValue, bound_attribute
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..tracer import Tracer
+
+
+class SuperValue(Value):
+    """`super()`: attribute lookup that begins behind a class in the owner's order of bases."""
+
+    def __init__(self, cls: type, owner: Value) -> None:
+        self.cls = cls
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        start = self.owner.cls if isinstance(self.owner, ClassValue) else self.owner.python_type()
+        if self.cls not in start.__mro__:
+            fail(TypeError("super(type, obj): obj must be an instance or subtype of type"))
+        behind = start.__mro__[start.__mro__.index(self.cls) + 1 :]
+        for base in behind:
+            if name in base.__dict__:
+                return self._bind(tr, base, name, base.__dict__[name])
+        fail(AttributeError(f"'super' object has no attribute '{name}'"))
+
+    def _bind(self, tr: Tracer, base: type, name: str, raw: Any) -> Value:
+        source = AttrSource(tr.anchor(base), name)
+        cls = self.owner.cls if isinstance(self.owner, ClassValue) else self.owner.python_type()
+        if isinstance(self.owner, ClassValue) and isinstance(raw, types.FunctionType):
+            return Lazy(raw, source)
+        found = bound_attribute(tr, self.owner, cls, raw, source) if not has_rule(raw) else None
+        if found is not None:
+            return found
+        if raw is object.__new__:
+            return CallableValue(raw)
+        if raw is object.__init__:
+            return CallableValue(_nothing)
+        if has_rule(raw):
+            return MethodValue(CallableValue(raw), self.owner)
+        raise self.cannot(f"reading {name!r}")
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(super)}({glue.keep(self.cls)}, {glue.ref(self.owner)})"
+
+
+def _nothing() -> None:
+    """What `object.__init__` does."""
+
+
+@rule(_nothing)
+def _nothing_rule(tr: Tracer) -> Value:
+    return ConstantValue(None)
