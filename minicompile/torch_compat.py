@@ -5,9 +5,11 @@ In: torch >= 2.11. Out: functions with one meaning on every version.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -54,3 +56,22 @@ def without_saved_tensor_hooks() -> Iterator[None]:
 def stops_recomputation(error: BaseException) -> bool:
     """Whether this is how activation checkpointing leaves a function of which it has seen enough: no failure."""
     return type(error).__module__ == "torch.utils.checkpoint" and type(error).__name__ == "_StopRecomputationError"
+
+
+@functools.cache
+def header_folder() -> Path | None:
+    """Where torch's C++ headers are; None for a torch that came without (a distribution may cut them off)."""
+    folder = Path(torch.__file__).parent / "include"
+    return folder if (folder / "ATen/native/Math.h").is_file() else None
+
+
+def torch_release() -> str:
+    """The version, in letters, digits and underscores."""
+    return "".join(c if c.isalnum() else "_" for c in str(torch.__version__))
+
+
+def elementwise_strides(*tensors: torch.Tensor) -> tuple[Any, ...]:
+    """The strides that TensorIterator gives the result of an elementwise operator over tensors of one shape."""
+    from torch._prims_common import compute_elementwise_output_strides
+
+    return tuple(compute_elementwise_output_strides(*tensors))

@@ -25,6 +25,7 @@ HEAD = """\
 import triton
 import triton.language as tl
 from minicompile.codegen.triton_prelude import *
+from minicompile.codegen.triton_special import *
 """
 
 

@@ -23,7 +23,8 @@ _SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", 
 _TORCH_INLINED = (
     "nn/modules/", "nn/functional.py", "nn/parameter.py", "nn/attention/__init__.py", "utils/_contextlib.py",
     "autograd/grad_mode.py", "functional.py", "_jit_internal.py", "overrides.py", "distributions/", "nn/init.py",
-    "nn/utils/parametrize.py", "backends/", "nn/utils/parametrizations.py",
+    "nn/utils/parametrize.py", "backends/", "nn/utils/parametrizations.py", "testing/_internal/", "masked/", "signal/",
+    "_lowrank.py", "_linalg_utils.py",
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py",)

@@ -21,6 +21,7 @@ from ..errors import BackendError, GraphBreakError, MinicompileError, StageError
 from ..guards import build_check
 from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
+from ..ir.fake_strides import EagerStrides
 from ..torch_compat import quiet_fake_tensors
 from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
@@ -108,7 +109,7 @@ class Attempt:
         return None
 
     def _run(self, start: float) -> Entry:
-        with self.tr.graph.fake_mode, quiet_fake_tensors():
+        with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors():
             try:
                 result, broken = self._trace()
             except (Break, Restart, UserError, SkipFrame):

@@ -26,37 +26,10 @@ from typing import Any
 
 import torch
 
-Text = str | dict[str, str]
+from .scalar_op import ScalarOp, Text
+from .special_ops import SPECIAL
 
-
-@dataclass(frozen=True)
-class ScalarOp:
-    """One pointwise row.
-
-    Attributes:
-        arity: number of arguments.
-        torch: the reference; called with tensors (and Python scalars) of the table's rules.
-        cpp, triton: the texts.
-        kinds: which dtype kinds of arguments the row is for.
-        result: "same" as the arguments, or "bool".
-        cost: rough number of simple instructions; recomputing anything above 4 is not free.
-    """
-
-    name: str
-    arity: int
-    torch: Callable[..., Any]
-    cpp: Text
-    triton: Text
-    kinds: str = "fi"
-    result: str = "same"
-    cost: int = 1
-
-    def text(self, target: str, kind: str) -> str:
-        """The C++ or Triton text for arguments of a dtype kind. Raises KeyError if the row is not for that kind."""
-        text: Text = getattr(self, target)
-        if kind not in self.kinds:
-            raise KeyError(f"{self.name} is not defined for dtype kind {kind!r}, only for {self.kinds!r}")
-        return text if isinstance(text, str) else text[kind]
+__all__ = ["POINTWISE", "ScalarOp"]
 
 
 def _unary(name: str, fn: Callable[..., Any], kinds: str = "f", cost: int = 16, **texts: Text) -> ScalarOp:
@@ -131,7 +104,7 @@ def _rows() -> list[ScalarOp]:
     ]
 
 
-POINTWISE: dict[str, ScalarOp] = {row.name: row for row in _rows()}
+POINTWISE: dict[str, ScalarOp] = {row.name: row for row in (*_rows(), *SPECIAL)}
 """Pointwise rows by name. `cast` (attrs: dtype) is pointwise too, and spelled by the printers, not by a row."""
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from ..ir.graph import GraphBuilder, Node
-from ..ir.ops import POINTWISE, REDUCTIONS, SCANS
+from ..ir.ops import POINTWISE, REDUCTIONS, SCANS, ScalarOp
 from ..ir.symbols import dims_product, is_static, same_dim
 from ..ir.types import Shape, TensorType, contiguous_strides, dtype_kind, view_strides
+from ..torch_compat import header_folder
 from .errors import NotConvertible
 
 KERNEL_DTYPES = frozenset({
@@ -47,8 +48,7 @@ class Emitter:
         if not tensors:
             raise NotConvertible(f"{op} of scalars only")
         dtype = tensors[-1].tensor.dtype
-        if dtype_kind(dtype) not in row.kinds:
-            raise NotConvertible(f"{op} has no row for {dtype}")
+        check_row(row, tensors[-1].tensor)
         shape = broadcast_shapes([tensor.tensor.shape for tensor in tensors])
         rounded = op not in UNROUNDED
         operands = [self.expand(a, shape) if isinstance(a, Node) else scalar_as(a, dtype, rounded) for a in args]
@@ -195,6 +195,14 @@ class Emitter:
     def iota(self, dim: int, type: TensorType) -> Node:
         """The int64 index along `dim` of `type`'s shape."""
         return self.builder.add("iota", (), type.like(shape=type.shape, dtype=torch.int64), dim=dim)
+
+
+def check_row(row: ScalarOp, type: TensorType) -> None:
+    """Raises NotConvertible where no kernel computes the row."""
+    if dtype_kind(type.dtype) not in row.kinds:
+        raise NotConvertible(f"{row.name} has no row for {type.dtype}")
+    if (row.triton is None and type.device.type != "cpu") or (row.aten and header_folder() is None):
+        raise NotConvertible(f"{row.name} has no text for a kernel here")
 
 
 def opmath(dtype: torch.dtype) -> torch.dtype:

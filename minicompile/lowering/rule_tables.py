@@ -14,6 +14,7 @@ def load_rules() -> None:
         rules_pool,
         rules_reduction,
         rules_scan,
+        rules_special,
         rules_view,
         rules_window,
     )

@@ -33,6 +33,11 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def has_operator(name: str) -> bool:
+    """Whether this release's ATen has an operator of the name."""
+    return hasattr(torch.ops.aten, name)
+
+
 def _overloads(name: str) -> list[Any]:
     space, _, name = name.rpartition("::")
     name, _, overload = name.partition(".")

@@ -34,13 +34,13 @@ EXACT = frozenset("sqrt reciprocal neg abs relu bitwise_not".split())
 def _same_dtype_row(name: str) -> Any:
     def convert(c: Any, x: Node) -> Node:
         if name not in EXACT:
-            _floats_only(c, x)
+            floats_only(c, x)
         return c.pointwise(name, c.cast(x, c.out.dtype))
 
     return convert
 
 
-def _floats_only(c: Any, *args: Any) -> None:
+def floats_only(c: Any, *args: Any) -> None:
     """Of integers eager computes exp, sin, …: users compare such results for equality, so ATen's last bit is kept."""
     if dtype_kind(c.out.dtype) == "f" and not any(
         isinstance(arg, Node) and dtype_kind(arg.tensor.dtype) == "f" for arg in args
@@ -224,7 +224,7 @@ rule("fmin.default", "prims::fmin")(_ignoring_nan("minimum"))
 
 @rule("atan2.default")
 def atan2(c: Any, x: Node, y: Node) -> Node:
-    _floats_only(c, x, y)
+    floats_only(c, x, y)
     return c.atan2(*c.promote(c.out.dtype, x, y))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..ir.fake_strides import corrected
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from .errors import LoweringError
@@ -111,7 +112,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if _writes_secretly(func, args):
             raise _HiddenWrite() if self.may_retry else LoweringError(f"{func} writes to its arguments unseen")
-        result = func(*args, **kwargs)
+        result = corrected(func, args, func(*args, **kwargs))
         if result is None or isinstance(result, (torch.Tensor, tuple, list)):
             self.trace.calls.append(Call(func, args, kwargs, result, self.origin))
         return result

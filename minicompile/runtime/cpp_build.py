@@ -1,8 +1,9 @@
 """Turn the text of a C++ translation unit into a shared object on disk.
 
-In: source that needs no headers of torch or Python. Out: the path of a library in the disk cache, named by a hash of
-all that decides its content: source, flags, compiler, processor, OpenMP runtime. A source that was built before, by
-whatever process, costs one hash and one look at the file. The source lies beside the library under the same name.
+In: source that needs no headers, or some of torch's, included by `<ATen/…>`. Out: the path of a library in the disk
+cache, named by a hash of all that decides its content: source, flags, compiler, processor, OpenMP runtime, torch's
+release if its headers are read. A source that was built before, by whatever process, costs one hash and one look at
+the file. The source lies beside the library under the same name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from minicompile.errors import CompileError, CompilerMissing
 from minicompile.runtime import cache, cpu, openmp
 from minicompile.runtime.compiler import CANDIDATES, CompilerInfo, compiler
 from minicompile.runtime.cpu import simd_name
+from minicompile.torch_compat import header_folder, torch_release
 
 __all__ = ["CompilerInfo", "build_shared_object", "compiler", "simd_name"]
 
@@ -34,7 +36,7 @@ def build_shared_object(source: str) -> Path:
     if found is None:
         raise CompilerMissing(missing_message())
     libraries = [str(path) for path in [openmp.torch_runtime()] if path is not None]
-    command = [*found.command, *found.flags()]
+    command = [*found.command, *found.flags(), *_header_flags(source)]
     key = _key(source, found, [*command, *libraries])
     library = cache.cache_dir() / f"{key}.so"
     if is_whole_library(library):
@@ -47,6 +49,13 @@ def build_shared_object(source: str) -> Path:
         return _build(library, source, command, libraries)
     except OSError as problem:  # it wasn't the folder
         raise CompileError(library.with_suffix(".cpp"), str(problem)) from problem
+
+
+def _header_flags(source: str) -> list[str]:
+    """Where torch's headers are, and a macro that tells one release's build from another's."""
+    if "#include <ATen/" not in source:
+        return []
+    return ["-isystem", str(header_folder()), f"-DMC_TORCH={torch_release()}"]
 
 
 def missing_message() -> str:

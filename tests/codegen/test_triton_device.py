@@ -97,7 +97,7 @@ def test_every_row_equals_torch(dtype: torch.dtype) -> None:
         x, y = (torch.where((t != 0) & (t.abs() < torch.finfo(dtype).tiny), torch.full_like(t, 3), t) for t in (x, y))
     b = G()
     nodes = [b.input(len(t), dtype=t.dtype) for t in (x, y, flag)]
-    rows = [row for row in rows_for(dtype) if not (kind == "i" and row.name == "pow")]
+    rows = [row for row in rows_for(dtype) if row.triton is not None and not (kind == "i" and row.name == "pow")]
     outputs = [getattr(b, row.name)(*operands(row.name, row.arity, nodes)) for row in rows]
     data = [t.to(CUDA) for t in (x, y, flag)]
     results = compile_ir(b.finish(*outputs))(*data)

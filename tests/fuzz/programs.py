@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from minicompile.ir.ops import POINTWISE, REDUCTIONS
+from minicompile.ir.special_ops import SPECIAL
 from minicompile.ir.types import dtype_kind
 
 DTYPES = (
@@ -38,6 +39,9 @@ EXACT = frozenset(
 
 
 DIVISIONS = ("floor_divide", "trunc_divide", "remainder", "fmod")
+
+LEFT_OUT = {"where", *(row.name for row in SPECIAL if row.name != "nextafter")}
+"""`where` has a step of its own; special functions near their poles are as far from eager's as a last bit can carry."""
 
 KINDS = ("pointwise",) * 5 + ("view",) * 4 + (
     "mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window",
@@ -162,7 +166,7 @@ class Writer:
         if x is None:
             return
         kind = dtype_kind(x.tensor.dtype)
-        row = self.choices.pick([r for r in POINTWISE.values() if kind in r.kinds and r.name != "where"])
+        row = self.choices.pick([r for r in POINTWISE.values() if kind in r.kinds and r.name not in LEFT_OUT])
         args = [x, *(self.operand(x) for _ in range(row.arity - 1))]
         if row.name in ("remainder", "fmod") and any(isinstance(a, Value) and has_subnormals(a.tensor) for a in args):
             return  # eager's vectorised loops give NaN where its scalar ones are right

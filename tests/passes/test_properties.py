@@ -64,7 +64,8 @@ class Program:
     def pointwise(self) -> Node:
         x = self.pick()
         letter = dtype_kind(x.tensor.dtype)
-        rows = [r for r in POINTWISE.values() if letter in r.kinds and (letter == "f" or r.name not in DIVISIONS)]
+        rows = [r for r in POINTWISE.values() if letter in r.kinds and not r.aten]
+        rows = [r for r in rows if letter == "f" or r.name not in DIVISIONS]
         row = self.draw(st.sampled_from(rows))
         if row.name == "where":
             condition = self.g.lt(x, self.operand(x)) if letter != "b" else x

@@ -1,0 +1,82 @@
+"""Where torch's fake tensors are wrong about the strides of a result, and what eager gives.
+
+In: ATen calls on fake tensors. Out: the same results, with eager's strides.
+
+A fake result of these operators comes from a Python decomposition, or from an older formula: it takes the layout of the
+wrong operand. Users see strides (`is_contiguous`, `view`, `data_ptr` arithmetic), so tracing must too. The table was
+made by comparing every elementwise operator over all pairs of layouts; tests/ir/test_fake_strides.py does it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..torch_compat import elementwise_strides
+from .types import contiguous_strides
+
+Strides = tuple[Any, ...]
+
+
+def _elementwise(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
+    """TensorIterator's choice among the operands' layouts."""
+    operands = torch.broadcast_tensors(*(arg for arg in args if isinstance(arg, torch.Tensor)))
+    return tuple(elementwise_strides(*operands))
+
+
+def _contiguous(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
+    return contiguous_strides(tuple(result.shape))
+
+
+def _ldexp(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
+    """A product with `2 ** other`, which is contiguous."""
+    other = torch.empty(args[1].shape, dtype=result.dtype, device=result.device)
+    return _elementwise(result, (args[0], other))
+
+
+_BY_NAME: dict[str, Callable[[torch.Tensor, tuple[Any, ...]], Strides]] = {
+    **dict.fromkeys(
+        ("copysign.Tensor", "div.Tensor_mode", "floor_divide.default", "heaviside.default", "logaddexp.default",
+         "logaddexp2.default", "logical_and.default", "logical_or.default", "logical_xor.default", "xlogy.Tensor",
+         "special_xlog1py.default", "elu_backward.default", "hardswish_backward.default", "logit_backward.default",
+         "softplus_backward.default", "native_dropout_backward.default"),
+        _elementwise,
+    ),
+    "ldexp.Tensor": _ldexp,
+    **dict.fromkeys(("isin.Tensor_Tensor", "isin.Tensor_Scalar", "pow.Scalar"), _contiguous),
+}  # fmt: skip
+
+
+def _table() -> dict[Any, Callable[[torch.Tensor, tuple[Any, ...]], Strides]]:
+    """The operators of this release of torch that are in the list above."""
+    found = {}
+    for name, strides in _BY_NAME.items():
+        packet, _, overload = name.partition(".")
+        func = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+        if func is not None:
+            found[func] = strides
+    return found
+
+
+TABLE = _table()
+
+
+def corrected(func: Any, args: tuple[Any, ...], result: Any) -> Any:
+    """`result`, or a fake tensor like it with eager's strides. Called where the call was dispatched to fake tensors."""
+    strides_of = TABLE.get(func)
+    if strides_of is None or not isinstance(result, torch.Tensor):
+        return result
+    strides = strides_of(result, args)
+    if strides == tuple(result.stride()):
+        return result
+    return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+
+
+class EagerStrides(TorchDispatchMode):
+    """Enter it after a FakeTensorMode: its results then have eager's strides."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        return corrected(func, args, func(*args, **(kwargs or {})))
