@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -75,3 +75,38 @@ def elementwise_strides(*tensors: torch.Tensor) -> tuple[Any, ...]:
     from torch._prims_common import compute_elementwise_output_strides
 
     return tuple(compute_elementwise_output_strides(*tensors))
+
+
+Modes = tuple[Any, ...]
+"""Grad mode, and autocast's settings, cache and depth of nesting."""
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def save_modes() -> Modes:
+    """The modes that a graph may change while it runs."""
+    devices = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in _AUTOCAST_DEVICES]
+    depth = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return torch.is_grad_enabled(), devices, torch.is_autocast_cache_enabled(), depth
+
+
+def restore_modes(saved: Modes) -> None:
+    """Put the modes back, after a graph that raised half-way."""
+    grad_mode, devices, is_cached, depth = saved
+    torch._C._set_grad_enabled(grad_mode)
+    for name, enabled, dtype in devices:
+        torch.set_autocast_enabled(name, enabled)
+        torch.set_autocast_dtype(name, dtype)
+    torch.set_autocast_cache_enabled(is_cached)
+    now = torch.autocast_increment_nesting()
+    while now > depth:
+        now = torch.autocast_decrement_nesting()
+    if now == 0:
+        torch.clear_autocast_cache()
+
+
+def without_generation_tag(fn: FunctionType) -> Any:
+    """What torch.compile has replaced on `nn.Module` by a function that also keeps a note of new modules, for itself;
+    None for any other function."""
+    is_patched = fn.__code__.co_qualname.startswith("install_generation_tagging_init.<locals>.patched_")
+    return fn.__closure__[0].cell_contents if is_patched and fn.__closure__ else None

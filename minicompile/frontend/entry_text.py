@@ -17,6 +17,7 @@ import torch
 
 from ..guards import GuardSet, build_check
 from ..guards.check import Check
+from ..torch_compat import restore_modes, save_modes
 from . import hook
 from .sources import Source
 
@@ -45,6 +46,8 @@ GLUE_HELPERS: dict[str, Any] = {
     "__setattr__": setattr,
     "__annotations_of__": _annotations_of,
     "__set_grad__": torch._C._set_grad_enabled,
+    "__save_modes__": save_modes,
+    "__restore_modes__": restore_modes,
 }
 """What glue texts call; in the namespace of every entry."""
 

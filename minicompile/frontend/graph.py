@@ -238,8 +238,13 @@ class GraphBuilder:
 
     def set_grad_mode(self, mode: bool, origin: Origin) -> None:
         """A node that sets grad mode for what follows in the graph."""
-        node = self._emit("call_function", torch._C._set_grad_enabled, (mode,), {}, origin)
+        self.set_mode(torch._C._set_grad_enabled, (mode,), origin)
+
+    def set_mode(self, function: Any, args: tuple[Any, ...], origin: Origin) -> fx.Node:
+        """A node that changes the state in which what follows in the graph runs."""
+        node = self._emit("call_function", function, args, {}, origin)
         node.meta["example_value"] = None
+        return node
 
     # ---- results ----
 

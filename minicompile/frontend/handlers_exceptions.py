@@ -13,7 +13,7 @@ from .interpreter import opcode
 from .values.callables import class_object
 from .values.constant import ConstantValue
 from .values.containers import SequenceValue
-from .values.contexts import ContextManagerValue, GradModeExitValue
+from .values.contexts import AutocastExitValue, GradModeExitValue, TorchContextValue
 from .values.exceptions import ExceptionValue, TracebackValue, caught, now_handled, raise_value, throw
 from .values.objects import ObjectValue
 
@@ -132,7 +132,7 @@ def without_stop_iteration(tr: Tracer, error: ExceptionValue) -> ExceptionValue:
 def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
     """Push the manager's exit and what entering gave."""
     manager = frame.pop(tr)
-    if isinstance(manager, ContextManagerValue):
+    if isinstance(manager, TorchContextValue):
         frame.push(manager.enter(tr))
         frame.push(ConstantValue(None))
         return
@@ -149,7 +149,7 @@ def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
 def _with_except_start(tr: Tracer, frame: Frame, arg: Any) -> None:
     """Call the manager's exit with the exception; stack: exit, offset, what was handled before, exception."""
     leave, error = frame.stack[-4].realize(tr), _exception(frame.stack[-1].realize(tr))
-    if isinstance(leave, GradModeExitValue):
+    if isinstance(leave, (GradModeExitValue, AutocastExitValue)):
         frame.push(leave.call(tr, [], {}))
         return
     frame.push(leave.call(tr, [tr.constant(error.cls), error, TracebackValue(error)], {}))

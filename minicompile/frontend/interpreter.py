@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .breaks import Break, SkipFrame, UserError, unsupported
+from .values.base import NotConstant
 
 if TYPE_CHECKING:
     from .bytecode import Instruction
@@ -45,7 +46,10 @@ def step(tr: Tracer, frame: Frame, instruction: Instruction) -> Value | None:
         if handler is None:
             raise unsupported(f"The instruction {instruction.op} cannot be traced.")
     argument = instruction.target if instruction.target >= 0 else instruction.arg
-    return handler(tr, frame, argument)
+    try:
+        return handler(tr, frame, argument)
+    except NotConstant:
+        raise unsupported("The operation needs a constant, and gets an object that is none.") from None
 
 
 def advance(tr: Tracer, frame: Frame) -> Value | None:

@@ -32,6 +32,7 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from ..guards.state import GlobalStateGuard
+    from .values.contexts import AutocastExitValue
 
 MAX_DEPTH = 60
 """How many calls deep inlining goes; every level takes a few Python frames of our own."""
@@ -52,6 +53,7 @@ class Tracer:
         self.handled: list[Value | None] = [None]
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
         self.is_called_in_handler = sys.exc_info()[1] is not None
+        self.open_autocasts: list[AutocastExitValue] = []
         self.generators: list[GeneratorValue] = []
         self._known: dict[int, tuple[Any, Value]] = {}
         self._anchors: dict[int, ConstSource] = {}

@@ -98,6 +98,8 @@ class Attempt:
             return self.eager_entry(str(error), start)
         finally:
             torch._C._set_grad_enabled(grad_mode)
+            for block in reversed(self.tr.open_autocasts):
+                torch.amp._exit_autocast(block.mode)
 
     def _why_not(self) -> str | None:
         if self.decoded.is_generator or self.decoded.is_coroutine:
@@ -171,6 +173,8 @@ class Attempt:
         if broken is not None and self.segment.ctx.fullgraph:
             raise _graph_break_error(broken[1])
         tr = self.tr
+        if tr.open_autocasts:
+            tr.open_autocasts[0].restart()
         for generator in tr.generators:
             if generator.is_left_in_try():
                 generator.restart("may be closed in the middle of a `try`")
@@ -233,6 +237,11 @@ class Attempt:
         if versions:
             state = f"({''.join(f'{text}, ' for text in versions)})"
             was_mutated, before = f"__v != {state}", [f"__v = {state}"]
+        modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast}
+        restore = []
+        if any(node.target in modes for node in self.tr.graph.graph.nodes if node.op == "call_function"):
+            before.append("__modes = __save_modes__()")
+            restore = ["    __restore_modes__(__modes)"]
         return [
             *before,
             "__errors = []",  # eager must not begin inside our own `except`: the program may look at sys.exc_info()
@@ -240,6 +249,7 @@ class Attempt:
             f"    {targets}{call}",
             "except Exception as __error:",
             "    __errors.append(__error)",
+            *restore,
             "if __errors:",
             f"    return __failed__(__func__, __errors.pop(), ({slots}), {was_mutated})",
         ]

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..ir.fake_strides import corrected
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
+from ..torch_compat import restore_modes, save_modes
 from .errors import LoweringError
 from .substitutes import SUBSTITUTES
 
@@ -253,6 +254,7 @@ def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], 
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+    modes = save_modes()
     try:
         outputs = _interpret(gm, inputs, constants, recorder)
     except (_HiddenWrite, LoweringError):
@@ -261,6 +263,8 @@ def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], 
         raise LoweringError(f"{recorder.origin or 'an operator'} needs the values of a tensor: {error}") from error
     except Exception as error:
         raise LoweringError(f"{recorder.origin or 'the graph'} does not run on fake tensors: {error}") from error
+    finally:
+        restore_modes(modes)
     if any(isinstance(out, (tuple, list, dict)) for out in outputs):
         raise LoweringError("an output of the FX graph is a container; outputs are a flat tuple")
     return outputs

@@ -85,7 +85,7 @@ def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
             return False
         raise unsupported_call("isinstance()", "with this class cannot be traced")
     if type(wanted).__instancecheck__ not in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
-        if wanted is not torch.Tensor and wanted is not torch.nn.Parameter:
+        if wanted not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise unsupported_call("isinstance()", "with this class cannot be traced")
     return issubclass(kind, wanted)
 

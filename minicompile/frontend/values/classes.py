@@ -187,7 +187,7 @@ def can_be_made(cls: type, *, own_new: bool = False) -> bool:
         (own_new or type(cls).__call__ is type.__call__)
         and (own_new or cls.__new__ is object.__new__)
         and all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__)
-        and not issubclass(cls, (BaseException, torch.nn.Module, torch.Tensor))
+        and not issubclass(cls, (BaseException, torch.Tensor))
         and (_init_of(cls) is object.__init__ or isinstance(_init_of(cls), types.FunctionType))
         and "__del__" not in dir(cls)
     )

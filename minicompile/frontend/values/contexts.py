@@ -1,18 +1,22 @@
-"""Context managers that are part of the graph: torch.no_grad, enable_grad, set_grad_enabled.
+"""Context managers that are part of the graph: torch.no_grad, enable_grad, set_grad_enabled, autocast.
 
-In: calls of these classes, `with` statements. Out: calls of torch._C._set_grad_enabled in the graph, and an exit
-that survives a graph break inside the block: a real `GradModeExit` on the resumed segment's stack.
+In: calls of these classes, `with` statements, decorators. Out: calls in the graph that set the mode; and an exit. That
+of a grad mode survives a graph break inside the block: a real `GradModeExit` on the resumed segment's stack. A break
+inside an autocast block makes tracing begin again, with the block entered for real.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import types
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from ..breaks import Restart, UserError, unsupported, unsupported_call
 from .base import Args, Kwargs, Value
 from .callables import rule
 from .constant import ConstantValue
+from .generators import GeneratorValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -50,7 +54,57 @@ class GradModeExitValue(Value):
         return f"{glue.keep(GradModeExit)}({self.previous})"
 
 
-class ContextManagerValue(Value):
+class TorchContextValue(Value):
+    """A manager of torch's that is part of the graph. `enter` gives its exit; called with a function, it decorates."""
+
+    def enter(self, tr: Tracer) -> Value:
+        raise NotImplementedError
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if len(args) != 1 or kwargs:
+            raise self.cannot("calling")
+        return DecoratedValue(self, args[0])
+
+
+class DecoratedValue(Value):
+    """A function that runs inside a manager."""
+
+    def __init__(self, manager: TorchContextValue, function: Value) -> None:
+        self.manager = manager
+        self.function = function
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def describe(self) -> str:
+        return self.function.describe()
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return self.function if name == "__wrapped__" else self.function.realize(tr).getattr(tr, name)
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        leave = self.manager.enter(tr)
+        try:
+            result = self.function.realize(tr).call(tr, args, kwargs).realize(tr)
+        except UserError:
+            leave.call(tr, [], {})
+            raise
+        if isinstance(result, GeneratorValue):
+            raise self.cannot("calling a generator function")
+        leave.call(tr, [], {})
+        return result
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.manager)}({glue.ref(self.function)})"
+
+
+class ContextManagerValue(TorchContextValue):
     """A grad mode manager that was made in the frame. `enabled` is the mode inside."""
 
     def __init__(self, cls: type, enabled: bool, previous: bool) -> None:
@@ -69,12 +123,44 @@ class ContextManagerValue(Value):
         return GradModeExitValue(self.previous)
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        raise self.cannot("using as a decorator")
+        if self.cls is torch.set_grad_enabled:  # making it has set the mode already: a decorator takes that back
+            tr.set_grad_mode(self.previous)
+            return DecoratedValue(_LateGradMode(self.enabled), args[0])
+        return super().call(tr, args, kwargs)
 
     def build(self, glue: Glue) -> str:
         if self.cls is torch.set_grad_enabled:
             return f"{glue.keep(_remade_set_grad_enabled)}({self.enabled}, {self.previous})"
         return f"{glue.keep(self.cls)}()"
+
+
+class _LateGradMode(TorchContextValue):
+    """`set_grad_enabled` as a decorator: the mode is set at every call."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+
+    def python_type(self) -> type:
+        return torch.set_grad_enabled
+
+    def enter(self, tr: Tracer) -> Value:
+        previous = torch.is_grad_enabled()
+        tr.set_grad_mode(self.enabled)
+        return GradModeExitValue(previous)
+
+    def build(self, glue: Glue) -> str:
+        return glue.keep(_grad_mode_decorator(self.enabled))
+
+
+def _grad_mode_decorator(mode: bool) -> Any:
+    """`set_grad_enabled(mode)` as a decorator, without setting the mode now."""
+
+    def decorate(function: Any) -> Any:
+        manager = torch.set_grad_enabled.__new__(torch.set_grad_enabled)
+        manager.mode, manager.prev = mode, torch.is_grad_enabled()
+        return manager(function)
+
+    return decorate
 
 
 def _remade_set_grad_enabled(mode: bool, previous: bool) -> Any:
@@ -85,13 +171,15 @@ def _remade_set_grad_enabled(mode: bool, previous: bool) -> Any:
 
 
 @rule(torch.no_grad)
-def _no_grad(tr: Tracer) -> Value:
-    return ContextManagerValue(torch.no_grad, False, torch.is_grad_enabled())
+def _no_grad(tr: Tracer, orig_func: Value | None = None) -> Value:
+    made = ContextManagerValue(torch.no_grad, False, torch.is_grad_enabled())
+    return made if orig_func is None else DecoratedValue(made, orig_func)
 
 
 @rule(torch.enable_grad)
-def _enable_grad(tr: Tracer) -> Value:
-    return ContextManagerValue(torch.enable_grad, True, torch.is_grad_enabled())
+def _enable_grad(tr: Tracer, orig_func: Value | None = None) -> Value:
+    made = ContextManagerValue(torch.enable_grad, True, torch.is_grad_enabled())
+    return made if orig_func is None else DecoratedValue(made, orig_func)
 
 
 @rule(torch.set_grad_enabled)
@@ -99,3 +187,71 @@ def _set_grad_enabled(tr: Tracer, mode: Value) -> Value:
     enabled, previous = bool(mode.realize(tr).const(tr)), torch.is_grad_enabled()
     tr.set_grad_mode(enabled)
     return ContextManagerValue(torch.set_grad_enabled, enabled, previous)
+
+
+# ---- autocast ----
+
+
+class AutocastValue(TorchContextValue):
+    """A `torch.autocast` made in the frame. `manager` is one like it, `arguments` what it was made with."""
+
+    def __init__(self, manager: torch.autocast, args: Args, kwargs: Kwargs) -> None:
+        self.manager = manager
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self) -> type:
+        return type(self.manager)
+
+    def enter(self, tr: Tracer) -> Value:
+        made = self.manager
+        settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
+        node = tr.graph.set_mode(torch.amp._enter_autocast, settings, tr.origin("torch.autocast"))
+        leave = AutocastExitValue(node, torch.amp._enter_autocast(*settings), tr.root_step)
+        tr.open_autocasts.append(leave)
+        tr.changed()
+        return leave
+
+    def build(self, glue: Glue) -> str:
+        parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
+        return f"{glue.keep(type(self.manager))}({', '.join(parts)})"
+
+
+class AutocastExitValue(Value):
+    """The exit of an autocast block that has been entered, at root instruction `step`."""
+
+    def __init__(self, node: torch.fx.Node, mode: Any, step: int) -> None:
+        self.node = node
+        self.mode = mode
+        self.step = step
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        tr.graph.set_mode(torch.amp._exit_autocast, (self.node,), tr.origin("torch.autocast"))
+        torch.amp._exit_autocast(self.mode)
+        tr.open_autocasts.remove(self)
+        tr.changed()
+        return ConstantValue(None)
+
+    def restart(self) -> NoReturn:
+        """Trace again, and enter the block for real."""
+        raise Restart(self.step, unsupported("The graph breaks inside this autocast block."))
+
+    def build(self, glue: Glue) -> str:
+        self.restart()
+
+
+@rule(torch.autocast)
+def _autocast(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+    values = [arg.realize(tr).const(tr) for arg in args]
+    named = {key: value.realize(tr).const(tr) for key, value in kwargs.items()}
+    try:
+        made = torch.autocast(*values, **named)
+    except Exception as error:
+        raise UserError(error, is_torch=True) from error
+    wanted = dict(zip(("device_type", "dtype", "enabled"), values, strict=False)) | named
+    if wanted.get("enabled", True) and not made._enabled:
+        raise unsupported_call("torch.autocast()", "warns that it is disabled")
+    return AutocastValue(made, list(args), kwargs)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...guards.kinds import FunctionCodeGuard
 from ..sources import AttrSource, CellSource, ConstSource, FunctionClosureSource, FunctionDefaultSource
 from .base import Args, Kwargs, Lazy, Value, fail
+from .callables import rule
 from .constant import ConstantValue
 
 if TYPE_CHECKING:
@@ -277,6 +278,11 @@ class MethodValue(Value):
 
     def build(self, glue: Glue) -> str:
         return f"__method__({glue.ref(self.function)}, {glue.ref(self.owner)})"
+
+
+@rule(types.MethodType)
+def _method_type(tr: Tracer, function: Value, owner: Value) -> Value:
+    return MethodValue(function, owner)
 
 
 def bound_attribute(tr: Tracer, owner: Value, cls: type, raw: Any, source: Source) -> Value | None:

@@ -97,7 +97,7 @@ class ModuleValue(ObjectValue):
             return False
         known = any(name in self.obj.__dict__.get(registry, {}) for registry in REGISTRIES)
         value = value.realize(tr)
-        registers = isinstance(value, ModuleValue) or value.python_type() is torch.nn.Parameter
+        registers = issubclass(value.python_type(), torch.nn.Module) or value.python_type() is torch.nn.Parameter
         if registers or (known and not (isinstance(value, TensorValue) and name in self.obj._buffers)):
             raise self.cannot(f"registering {name!r}")
         return True
@@ -105,8 +105,18 @@ class ModuleValue(ObjectValue):
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if static_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
             return super().call(tr, args, kwargs)
+        if self.has_forward_hooks():
+            return self.getattr(tr, "_call_impl").realize(tr).call(tr, args, kwargs)
         self.require_no_hooks(tr)
         return self.getattr(tr, "forward").realize(tr).call(tr, args, kwargs)
+
+    def has_forward_hooks(self) -> bool:
+        """Whether `_call_impl` has to be traced, for hooks that run before and after `forward` and nowhere else."""
+        own, present = self.obj.__dict__, [hooks for hooks in NoModuleHooksGuard.HOOKS if getattr(self.obj, hooks)]
+        if not present or "_call_impl" in own or self.obj._compiled_call_impl is not None:
+            return False
+        is_forward = all(hooks in ("_forward_hooks", "_forward_pre_hooks") for hooks in present)
+        return is_forward and not own.get("_forward_hooks_always_called")
 
     def require_no_hooks(self, tr: Tracer) -> None:
         """Guard that calling the module is calling `forward`. Raises Break if it is not."""

@@ -160,6 +160,11 @@ RULES[torch.compiler.is_dynamo_compiling] = _always(True)
 RULES[torch._utils.is_compiling] = _always(True)
 
 
+@rule(torch._C._log_api_usage_once)
+def _log_api_usage_once(tr: Tracer, event: Value) -> Value:
+    return ConstantValue(None)
+
+
 @rule(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary)
 def _has_torch_function(tr: Tracer, *args: Value) -> Value:
     return ConstantValue(False)

@@ -17,6 +17,7 @@ import torch
 
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
+from ...torch_compat import without_generation_tag
 from ..skip import why_not_inlined
 from ..sources import (
     AttrSource,
@@ -150,6 +151,10 @@ def _set(tr: Tracer, obj: Any, source: Source) -> Value:
 def _function(tr: Tracer, obj: types.FunctionType, source: Source) -> Value:
     if _is_callable_constant(obj):
         return _callable(tr, obj, source)
+    original = without_generation_tag(obj)
+    if original is not None:
+        tr.guard_identity(source, obj)
+        return tr.wrap(original, tr.anchor(original))
     if why_not_inlined(obj.__code__) is not None or hasattr(obj, "__minicompile_disable__"):
         return _opaque_identity(tr, obj, source)
     return outside_function(tr, obj, source)
