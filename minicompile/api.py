@@ -6,6 +6,7 @@ In: a function, bound method, callable object or nn.Module, and options. Out: so
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -190,7 +191,8 @@ def compile(
 
     Args:
         fullgraph: raise GraphBreakError where the graph would break.
-        dynamic: True: sizes are symbols, one entry serves many; False: never; None: ints that vary become symbols.
+        dynamic: True: sizes are symbols, one entry serves many; False: never; None: the first call is compiled for its
+            own sizes and ints, and those that vary become symbols.
         backend: a name of `list_backends()` or a callable `(gm, example_inputs) -> callable`.
         mode, options: see `minicompile.backends`.
         verify: compare each new graph's first results with eager's; a difference raises VerificationError.
@@ -264,15 +266,31 @@ def stats() -> dict[str, int]:
 # ---- what a program says to the compiler ----
 
 
-def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> None:
-    """Make sizes of this tensor symbols when it is an argument of a compiled function: one entry for many sizes.
+def mark_dynamic(
+    tensor: torch.Tensor,
+    dim: int | list[int] | tuple[int, ...],
+    *,
+    min: int | None = None,  # noqa: A002 (torch's names)
+    max: int | None = None,  # noqa: A002
+) -> None:
+    """Make sizes of this tensor symbols when a compiled function meets it: one entry for many sizes.
 
     Args:
         dim: the dimension or dimensions; negative ones count from the end.
+        min, max: the sizes that the entry is for, both included; others are compiled for on their own.
     Raises:
         IndexError: there is no such dimension.
+        ValueError: the tensor's own size is not between `min` and `max`.
     """
+    low, high = min or 0, max if max is not None else sys.maxsize
+    for each in _dimensions(tensor, dim):
+        if not low <= tensor.shape[each] <= high:
+            raise ValueError(f"dimension {each} has size {tensor.shape[each]}, which is not between {low} and {high}")
     _mark(tensor, dim, "_minicompile_dynamic", "_minicompile_static")
+    if min is not None or max is not None:
+        ranges = {**getattr(tensor, "_minicompile_ranges", {})}
+        ranges.update(dict.fromkeys(_dimensions(tensor, dim), (low, high)))
+        tensor._minicompile_ranges = ranges  # type: ignore[attr-defined]
 
 
 def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
@@ -284,12 +302,16 @@ def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | N
     _mark(tensor, list(range(tensor.dim())) if dim is None else dim, "_minicompile_static", "_minicompile_dynamic")
 
 
-def _mark(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], attribute: str, other: str) -> None:
+def _dimensions(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> set[int]:
     dims = {dim} if isinstance(dim, int) else set(dim)
     for each in dims:
         if not -tensor.dim() <= each < tensor.dim():
             raise IndexError(f"dimension {each} of a tensor with {tensor.dim()} dimensions")
-    dims = {each % tensor.dim() for each in dims}
+    return {each % tensor.dim() for each in dims}
+
+
+def _mark(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], attribute: str, other: str) -> None:
+    dims = _dimensions(tensor, dim)
     setattr(tensor, attribute, frozenset(getattr(tensor, attribute, frozenset()) | dims))
     setattr(tensor, other, frozenset(getattr(tensor, other, frozenset()) - dims))
 

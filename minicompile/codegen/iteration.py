@@ -149,7 +149,7 @@ def _internal(it: Iteration, node: Node) -> Dims:
         return tuple(dims[dim] for dim in node.attrs["dims"])
     if node.op == "expand":
         pairs = zip(dims, shape, source.tensor.shape, strict=True)
-        return tuple(dim if new == old else it.space.new(new) for dim, new, old in pairs)
+        return tuple(it.space.new(new) if old == 1 and new != 1 else dim for dim, new, old in pairs)
     if node.op == "reshape":
         return it.space.reshape(dims, shape)
     raise Refused(f"a {node.op} reads a part of a computed value")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,19 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from .breaks import Break, BreakKind, UserError, unsupported, unsupported_call
-from .sources import Source
+from .sources import ModuleMemberSource, Source
 from .values.base import NotConstant, Value
 from .values.constant import ConstantValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SliceValue
 from .values.tensor import TensorValue
+from .widening import OpenNumbers
 
 if TYPE_CHECKING:
     from .tracer import Tracer
+
+
+class MarkedDynamic(Exception):
+    """A tensor that the user has marked as dynamic was met while tracing without symbols: trace again with them."""
 
 
 @dataclass
@@ -49,15 +55,16 @@ class TensorInput:
 class GraphBuilder:
     """One graph under construction.
 
-    With `symbolic`, sizes may be symbols: all (`dynamic`), or those of tensors that the user has marked; and the ints
-    of `dynamic_sources`.
+    With `symbolic`, sizes may be symbols: all (`dynamic`), or those that are `open` or that the user has marked; and
+    the open ints. Without, a marked tensor raises MarkedDynamic if there `may_be_marked` ones.
     """
 
-    def __init__(self, dynamic: bool, dynamic_sources: frozenset[Source], symbolic: bool) -> None:
+    def __init__(self, dynamic: bool, open: OpenNumbers, symbolic: bool, may_be_marked: bool = False) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.dynamic = dynamic
-        self.dynamic_sources = dynamic_sources
+        self.open = open
+        self.may_be_marked = may_be_marked
         self.shapes = SymbolicShapes(data_dependent=False) if symbolic else None
         self.fake_mode = FakeTensorMode(shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True)
         self.graph = fx.Graph()
@@ -74,11 +81,18 @@ class GraphBuilder:
         """Whether there is nothing to run."""
         return self._first_call is None
 
+    def symbolic_kernels(self) -> AbstractContextManager[None]:
+        """While tracing with symbols: torch's Python dispatcher, whose composite operators keep sizes symbolic where
+        the C++ ones ask for numbers (`pad`)."""
+        from torch._dispatch.python import enable_python_dispatcher
+
+        return enable_python_dispatcher() if self.shapes is not None else nullcontext()
+
     # ---- inputs ----
 
     def tensor_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
         """The value of a tensor from outside, guarded."""
-        dims = self._dynamic_dims(tensor)
+        dims = self._dynamic_dims(tensor, source)
         fake = self._fakify(tr, tensor, source, dims)
         node = self._placeholder(f"{source.name()}", fake)
         value = TensorValue(node, fake, source, tensor)
@@ -87,12 +101,16 @@ class GraphBuilder:
         tr.changed()
         return value
 
-    def _dynamic_dims(self, tensor: torch.Tensor) -> tuple[int, ...]:
-        """Dimensions to make symbolic. Parameters stay as they are: they are the model's, not the call's."""
-        if self.shapes is None or isinstance(tensor, torch.nn.Parameter):
-            return ()
+    def _dynamic_dims(self, tensor: torch.Tensor, source: Source) -> tuple[int, ...]:
+        """Dimensions to make symbolic. Parameters and buffers stay as they are: the model's sizes, not the call's."""
         marked: frozenset[int] = getattr(tensor, "_minicompile_dynamic", frozenset())
-        dims = [dim for dim in dynamic_dims(tensor, True) if self.dynamic or dim in marked]
+        is_models = isinstance(tensor, torch.nn.Parameter) or isinstance(source, ModuleMemberSource)
+        if self.shapes is None or (is_models and not marked):
+            if marked and self.may_be_marked:
+                raise MarkedDynamic
+            return ()
+        wanted = marked | self.open.sizes.get(source, frozenset())
+        dims = [dim for dim in dynamic_dims(tensor, True) if self.dynamic or dim in wanted]
         return tuple(dim for dim in dims if dim not in getattr(tensor, "_minicompile_static", ()))
 
     def _fakify(self, tr: Tracer, tensor: torch.Tensor, source: Source, dims: tuple[int, ...]) -> torch.Tensor:
@@ -109,13 +127,14 @@ class GraphBuilder:
             self._examples.setdefault(number.node.expr, number)
 
     def int_input(self, value: int, source: Source) -> int | torch.SymInt:
-        """A symbolic int for an int from outside that was seen to vary."""
-        assert self.shapes is not None
+        """A symbolic int for an int from outside, if it was seen to vary."""
+        if self.shapes is None or source not in self.open.ints:
+            return value
         return self.shapes.int_input(value, source)
 
     def _placeholder(self, name: str, example: Any, before: fx.Node | None = None) -> fx.Node:
         place = before or self._first_call
-        with self.graph.inserting_before(place) if place is not None else _no_context():
+        with self.graph.inserting_before(place) if place is not None else nullcontext():
             node = self.graph.placeholder(name)
         node.meta["example_value"] = example
         node.meta["requires_grad"] = isinstance(example, torch.Tensor) and example.requires_grad
@@ -310,9 +329,9 @@ class GraphBuilder:
 
     # ---- the end ----
 
-    def finish(self, outputs: list[fx.Node]) -> tuple[fx.GraphModule, GraphArguments]:
+    def finish(self, tr: Tracer, outputs: list[fx.Node]) -> tuple[fx.GraphModule, GraphArguments]:
         """Close the graph: the module, and what to call it with (size symbols first, then tensors)."""
-        symbols = self._bind_symbols() if self.shapes is not None else {}
+        symbols = self._bind_symbols(tr) if self.shapes is not None else {}
         self.graph.output(tuple(outputs))
         placeholders = self._in_order(symbols)
         gm = fx.GraphModule({}, self.graph, "CapturedGraph")
@@ -320,7 +339,7 @@ class GraphBuilder:
             [source for _, source, _ in placeholders], [example for _, _, example in placeholders]
         )
 
-    def _bind_symbols(self) -> dict[fx.Node, Source]:
+    def _bind_symbols(self, tr: Tracer) -> dict[fx.Node, Source]:
         """A placeholder for every symbol that inputs' sizes have or the graph uses, and where each is read."""
         assert self.shapes is not None
         found: dict[fx.Node, Source] = {}
@@ -331,17 +350,18 @@ class GraphBuilder:
                 self.sizes[symbol] = self._placeholder(str(symbol), example, first)
             if symbol in self.sizes:
                 found[self.sizes[symbol]] = source
-        self._replace_settled(found)
+        self._replace_settled(tr, found)
         return found
 
-    def _replace_settled(self, symbols: dict[fx.Node, Source]) -> None:
-        """Symbols that got a placeholder, and turned out later to be a number or another symbol, become that."""
-        by_symbol = {symbol: node for symbol, node in self.sizes.items() if node in symbols}
+    def _replace_settled(self, tr: Tracer, symbols: dict[fx.Node, Source]) -> None:
+        """Symbols that got a placeholder, and turned out later to be a number or made of other symbols, become that."""
+        self.sizes = {expr: node for expr, node in self.sizes.items() if node in symbols}
         for node in list(self.graph.nodes):
             is_size = node.op == "placeholder" and isinstance(node.meta["example_value"], torch.SymInt)
             if is_size and node not in symbols:
-                expr = node.meta["example_value"].node.expr
-                settled = int(expr) if expr.is_number else by_symbol[expr]
+                number = node.meta["example_value"]
+                with self.graph.inserting_before(self._first_call):
+                    settled = self._size_node(tr, number.node.expr, number)
                 for user in list(node.users):
                     user.args = fx.node.map_arg(user.args, lambda arg: settled if arg is node else arg)  # noqa: B023
                     user.kwargs = fx.node.map_arg(user.kwargs, lambda arg: settled if arg is node else arg)  # noqa: B023
@@ -369,14 +389,6 @@ _SIZE_OPERATORS: dict[str, Any] = {
     "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv,
     "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max, "Min": torch.sym_min,
 }  # fmt: skip
-
-
-class _no_context:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: Any) -> None:
-        return None
 
 
 def _version(tensor: torch.Tensor) -> int:

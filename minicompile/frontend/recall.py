@@ -68,7 +68,7 @@ class StoredEntry:
 def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> str | None:
     """The name under which an entry for this call is stored; None for a call whose entries are not."""
     identity = getattr(segment.ctx.backend, "identity", None)
-    if not config.entry_cache or identity is None or segment.ctx.dynamic or segment.dynamic_sources:
+    if not config.entry_cache or identity is None or segment.ctx.dynamic or segment.open:
         return None
     if allowed_in_graph or constant_results or function_modes() or config.debug_dir or config.verify:
         return None

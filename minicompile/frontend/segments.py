@@ -31,7 +31,7 @@ from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
 from .reports import log_entry
 from .skip import needs_eager_below, why_not_function
-from .sources import Source
+from .widening import OpenNumbers
 
 if TYPE_CHECKING:
     from .eager_tail import EagerTail
@@ -123,7 +123,7 @@ class Segment:
         self.entries: RecentFirst[Entry] = RecentFirst()
         self.name = f"{code.co_name} ({code.co_filename}:{self.line})"
         self.policy = RecompilePolicy(self.name)
-        self.dynamic_sources: frozenset[Source] = frozenset()
+        self.open = OpenNumbers()
         self.lock = threading.RLock()
         self.is_exhausted = False
         self.idle_calls = 0
@@ -229,11 +229,9 @@ class Segment:
         return f"{self.code.co_name}({', '.join(self.layout.names)})"
 
     def _widen(self, func: FunctionType, values: dict[str, Any]) -> None:
-        """Ints that were seen to vary become symbols from now on (unless sizes are to stay static)."""
-        from .widening import varying_ints
-
-        if self.ctx.dynamic is not False and self.entries.entries:
-            self.dynamic_sources |= varying_ints(self.entries.entries[0].guards, func, values)
+        """Numbers and sizes that were seen to vary become symbols from now on (unless sizes are to stay static)."""
+        if self.ctx.dynamic is not False:
+            self.open = self.open.with_varying((entry.guards for entry in self.entries), func, values)
 
     # ---- eager ----
 

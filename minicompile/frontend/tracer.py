@@ -79,7 +79,7 @@ class Tracer:
         """The value of an object from outside; see values.wrap."""
         if id(obj) in self._shadowed:
             raise unsupported("The attribute dict of an object whose attributes were set cannot be traced.")
-        if type(obj) is int and source in self.graph.dynamic_sources:
+        if type(obj) is int:
             number = self.graph.int_input(obj, source)
             if isinstance(number, torch.SymInt):  # 0 and 1 stay constants
                 return self.number(number, source)

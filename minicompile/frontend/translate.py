@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +32,7 @@ from .exits import Exit
 from .frame import NULL, Frame
 from .generated import caller_at, make_function
 from .glue import Glue
-from .graph import GraphBuilder
+from .graph import GraphBuilder, MarkedDynamic
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names
 from .segments import Entry, GraphRecord, Segment
@@ -55,6 +57,8 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
             return attempt.run(start)
         except Restart as restart:
             planned = restart
+        except MarkedDynamic:
+            segment.open = replace(segment.open, marked=True)
         except UnsupportedError:  # something was assumed about a symbolic size that no guard can say
             static = True
         finally:
@@ -75,9 +79,8 @@ class Attempt:
         self.decoded: Decoded = decode(segment.code)
         self.state = GlobalStateGuard()
         dynamic = segment.ctx.dynamic
-        marked = dynamic is not False and any(hasattr(value, "_minicompile_dynamic") for value in slots)
-        symbolic = not static and bool(dynamic or segment.dynamic_sources or marked)
-        graph = GraphBuilder(bool(dynamic), segment.dynamic_sources if symbolic else frozenset(), symbolic)
+        symbolic = not static and dynamic is not False and bool(dynamic or segment.open)
+        graph = GraphBuilder(bool(dynamic), segment.open, symbolic, may_be_marked=not static and dynamic is not False)
         self.tr = Tracer(graph, self.state)
         self.frame = root_frame(self.tr, segment, self.decoded, func, slots)
         self.tr.frame = self.frame
@@ -111,10 +114,10 @@ class Attempt:
         return None
 
     def _run(self, start: float) -> Entry:
-        with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors():
+        with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors(), self.tr.graph.symbolic_kernels():
             try:
                 result, broken = self._trace()
-            except (Break, Restart, UserError, SkipFrame):
+            except (Break, Restart, UserError, SkipFrame, MarkedDynamic):
                 raise
             except Exception as error:
                 return self._internal_error(error, start)
@@ -187,20 +190,19 @@ class Attempt:
             way.returns(result)
         tr.guard_aliases()
         call_lines, record = self._graph_call(glue)
+        begin = time.perf_counter()
+        compiled = self._compile_graph(record) if record is not None else None
+        seconds["backend"] = time.perf_counter() - begin
         guards = tr.guards
-        if tr.graph.shapes is not None:
+        if tr.graph.shapes is not None:  # only now: the backend may have assumed something about sizes as well
             guards.update(tr.graph.shapes.guards())
         self._guard_memory()
         begin = time.perf_counter()
         parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
         text, namespace, check = assemble(self.segment, guards, parts)
-        namespace.update(self._way_on(way))
+        namespace.update(self._way_on(way), __graph__=compiled)
         run, text = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
         seconds["glue"] = time.perf_counter() - begin
-        begin = time.perf_counter()
-        if record is not None:
-            self._compile_graph(record, namespace)
-        seconds["backend"] = time.perf_counter() - begin
         # Going round a loop that broke in its body is part of that break, not one more.
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
@@ -217,7 +219,7 @@ class Attempt:
             return [], None
         if torch.is_grad_enabled() != self.tr.entry_grad_mode or self._sets_grad_mode():
             graph.set_grad_mode(self.tr.entry_grad_mode, self.tr.origin("torch.set_grad_enabled"))
-        gm, arguments = graph.finish(list(glue.outputs))
+        gm, arguments = graph.finish(self.tr, list(glue.outputs))
         texts = [glue.source(source) for source in arguments.sources]
         names = "".join(f"{name}, " for name in glue.outputs.values())
         lines = self._call_lines(f"__graph__({', '.join(texts)})", f"({names}) = " if names else "", glue)
@@ -290,7 +292,7 @@ class Attempt:
             namespace["__raise__"] = lambda func, state: ctx.eager_tail(func, place, below, state, raising=True)
         return namespace
 
-    def _compile_graph(self, record: GraphRecord, namespace: dict[str, Any]) -> None:
+    def _compile_graph(self, record: GraphRecord) -> Callable[..., Any]:
         backend = self.segment.ctx.backend
         if not self.tr.graph.has_aliased_mutation:
             try:
@@ -300,7 +302,7 @@ class Attempt:
                 if config.strict or self.segment.ctx.fullgraph:
                     raise failure from error
                 warnings.warn(f"minicompile: {failure}\nThe graph runs in eager mode.", RuntimeWarning, stacklevel=2)
-        namespace["__graph__"] = innermost(record.compiled)
+        return innermost(record.compiled)
 
     def eager_entry(self, why: str, start: float) -> Entry:
         """An entry that runs the frame in eager, as long as what tracing saw stays the same."""

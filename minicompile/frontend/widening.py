@@ -1,34 +1,82 @@
 """Which numbers to leave open after a guard miss.
 
-In: the guards of the entry that missed, and the values of the call. Out: the sources of ints that were compiled as
-constants and have another value now. The next entry treats them as symbols, so a step counter compiles twice and not
-once a step.
+In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers`: ints that were compiled as
+constants and have another value now, and dimensions of tensors that have another size now. The next entry treats these
+as symbols, and only these: a step counter or a batch size compiles twice and not once a value, while the sizes that
+never vary stay numbers that kernels are made for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+import torch
+
 from ..guards import FrameValues, GuardSet
 from ..guards.kinds import ConstantGuard
+from ..guards.tensors import TensorGuard
 from .sources import FreeCellSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
 from .values.real_iterators import PeekSource
 
 _WHERE = (LocalSource, StackSource, FreeCellSource, ItemSource, InstanceDictSource, PeekSource)
 
 
-def varying_ints(guards: GuardSet, func: FunctionType, values: Mapping[str, Any]) -> frozenset[Source]:
-    """Sources of ints whose guard fails for these values."""
-    frame = FrameValues(func, values)
-    found = set()
-    for guard in guards:
-        if isinstance(guard, ConstantGuard) and type(guard.constant) is int and isinstance(guard.source, _WHERE):
-            try:
-                now = frame.value(guard.source)
-            except Exception:
-                continue
-            if type(now) is int and now != guard.constant:
-                found.add(guard.source)
-    return frozenset(found)
+@dataclass(frozen=True)
+class OpenNumbers:
+    """What is a symbol in the next entry of a segment.
+
+    Attributes:
+        ints: where an int is read.
+        sizes: where a tensor is read → its open dimensions.
+        marked: whether a tensor was met that the user has marked as dynamic.
+    """
+
+    ints: frozenset[Source] = frozenset()
+    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
+    marked: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.ints or self.sizes or self.marked)
+
+    def with_varying(
+        self, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]
+    ) -> OpenNumbers:
+        """Open as well whatever these values have otherwise than one of the entries expects."""
+        frame = FrameValues(func, values)
+        ints, sizes = set(self.ints), dict(self.sizes)
+        for guard in (guard for guards in entries for guard in guards):
+            if isinstance(guard, ConstantGuard) and _varies(guard, frame):
+                ints.add(guard.source)
+            elif isinstance(guard, TensorGuard):
+                dims = frozenset(_varying_dims(guard, frame))
+                if dims:
+                    sizes[guard.source] = sizes.get(guard.source, frozenset()) | dims
+        return OpenNumbers(frozenset(ints), sizes, self.marked)
+
+
+def _varies(guard: ConstantGuard, frame: FrameValues) -> bool:
+    if type(guard.constant) is not int or not isinstance(guard.source, _WHERE):
+        return False
+    now = _read(guard.source, frame)
+    return type(now) is int and now != guard.constant
+
+
+def _varying_dims(guard: TensorGuard, frame: FrameValues) -> Iterator[int]:
+    """Dimensions of another size; nothing for a tensor that differs in more than its sizes, or is a parameter."""
+    now = _read(guard.source, frame)
+    if type(now) is not torch.Tensor or guard.cls is not torch.Tensor or now.is_nested:
+        return
+    if now.dtype is guard.dtype and now.dim() == len(guard.shape):
+        for dim, (size, expected) in enumerate(zip(now.shape, guard.shape, strict=True)):
+            if expected is not None and size != expected:
+                yield dim
+
+
+def _read(source: Source, frame: FrameValues) -> Any:
+    try:
+        return frame.value(source)
+    except Exception:  # no longer there: nothing that varies
+        return None

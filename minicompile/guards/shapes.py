@@ -5,7 +5,9 @@ assume about the symbols.
 Out: fake tensors for tracing; then `TensorGuard`s for everything static about those inputs, `SizeGuard`s for the rest,
 and the source of each symbol (a size to read on each call, which the glue hands to the graph as an int).
 
-How a symbol becomes guards. Torch gives equal sizes one symbol (duck shaping) and gives 0 and 1 none. So `s0`, met
+How a symbol becomes guards. Each open size gets a symbol of its own, 0 and 1 get none. Sizes that happen to be equal in
+one call stay apart until the program relies on their being equal (torch's "duck shaping" would join them at once, and
+compile again for the first call in which batch and length differ); then one symbol replaces the other. So `s0`, met
 first as `x.shape[0]`, yields: its range (`x.shape[0] >= 2`); an equality for every other place that has `s0` or an
 expression over it (`y.shape[0] == x.shape[0]`, `x.stride(0) == x.shape[1]`); and each relation that a branch, a
 broadcast or a reshape decided (`x.shape[0] % 8 == 0`). A symbol that turned out to be one number is that number, in the
@@ -76,7 +78,7 @@ class SymbolicShapes:
 
         self.env = ShapeEnv(
             specialize_zero_one=True,
-            duck_shape=True,
+            duck_shape=False,
             allow_scalar_outputs=data_dependent,
             allow_dynamic_output_shape_ops=data_dependent,
         )
@@ -88,7 +90,8 @@ class SymbolicShapes:
     # ---- before and while tracing ----
 
     def fakify(self, tensor: torch.Tensor, source: Source, fake_mode: Any, dims: Collection[int]) -> torch.Tensor:
-        """A fake twin with symbols for the sizes in `dims` (others static). Without dims: see `fakify`, no guards here.
+        """A fake twin with symbols for the sizes in `dims` (others static), within the ranges that the user has marked.
+        Without dims: see `fakify`, no guards here.
 
         `guards()` then has the tensor's TensorGuard: add none of your own.
         """
@@ -275,4 +278,13 @@ def symbolic_context(tensor: torch.Tensor, dims: Collection[int]) -> Any:
     sizes = [DimDynamic.DUCK if dim in wanted else DimDynamic.STATIC for dim in range(tensor.dim())]
     base = tensor._base
     every = StatelessSymbolicContext([DimDynamic.DUCK] * base.dim()) if base is not None else None
-    return StatelessSymbolicContext(sizes, view_base_context=every)
+    marks = getattr(tensor, "_minicompile_ranges", {})
+    ranges = [_range(*marks[dim]) if dim in wanted and dim in marks else None for dim in range(tensor.dim())]
+    return StatelessSymbolicContext(sizes, constraint_sizes=ranges, view_base_context=every)
+
+
+def _range(low: int, high: int) -> Any:
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    return StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(max(low, 2), high))

@@ -20,7 +20,30 @@ def to_dim(value: Any) -> Any:
     if node is None:
         return value if hasattr(value, "free_symbols") else int(value)
     expr = node.expr
+    if not expr.is_Symbol and not expr.is_number:
+        expr = expr.xreplace(_equalities(node.shape_env))
     return int(expr) if expr.is_number else expr
+
+
+def _equalities(env: Any) -> dict[Any, Any]:
+    """Expressions that a guard of the trace has found equal → the one of them that stands for all.
+
+    Torch itself replaces a symbol that equals something; two sums that are equal (`cat` of two parts plus `cat` of two
+    others) it leaves as they are. Everything behind tracing compares sizes by structure.
+    """
+    known: dict[Any, Any]
+    count, known = getattr(env, "_minicompile_equalities", (0, {}))
+    if count != len(env.guards):
+        known = {}
+        for guard in env.guards:
+            if type(guard.expr).__name__ == "Equality":
+                sides = (env.replace(side).xreplace(known) for side in guard.expr.args)
+                kept, other = sorted(sides, key=lambda side: (not side.is_number, side.count_ops(), str(side)))
+                if kept != other and not other.is_Symbol:
+                    joined = {expr: stand_in.xreplace({other: kept}) for expr, stand_in in known.items()}
+                    known = {**joined, other: kept}
+        env._minicompile_equalities = (len(env.guards), known)
+    return known
 
 
 def to_dims(values: Any) -> tuple[Any, ...]:

@@ -108,8 +108,9 @@ class Emitter:
         old = node.tensor
         if same_shape(old.shape, shape):
             return node
+        # A size that is not 1 is the wanted one: tracing has proved it, even where the expressions are two.
         strides = tuple(
-            stride if same_dim(have, want) else 0
+            0 if same_dim(have, 1) and not same_dim(want, 1) else stride
             for have, want, stride in zip(old.shape, shape, old.strides, strict=True)
         )
         return self.builder.add("expand", (node,), old.like(shape=shape, strides=strides))

@@ -391,8 +391,6 @@ def _extreme(name: str, op: Any) -> Rule:
             fail(ValueError(f"{name}() arg is an empty sequence"))
         best = 0
         for index in range(1, len(values)):
-            if isinstance(keys[index], SymIntValue) or isinstance(keys[best], SymIntValue):
-                keys = [specialized(tr, k) for k in keys]
             if binary(tr, op, keys[index], keys[best]).truth(tr):
                 best = index
         return values[best]

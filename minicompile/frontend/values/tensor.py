@@ -17,6 +17,7 @@ from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue
 from .containers import SequenceValue
+from .indexing import select_symbolic
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -123,7 +124,8 @@ class TensorValue(Value):
         return SequenceValue(torch.Size, [tr.number(size) for size in self.fake.shape])
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        return tr.torch_call(operator.getitem, [self, key], {})
+        selected = select_symbolic(tr, self, key.realize(tr))
+        return selected if selected is not None else tr.torch_call(operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         tr.torch_call(operator.setitem, [self, key, value], {})

@@ -1,0 +1,221 @@
+"""dynamic=None: the first call compiles for its sizes; what varies, and only that, is a symbol from the second on."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import minicompile
+from tests.support import assert_same
+
+
+def shapes_of(*sizes):
+    return [(size, 6) for size in sizes]
+
+
+PROGRAMS = {
+    "size in arithmetic": lambda x: x * x.shape[0] + x.size(0) // 2 - x.shape[0] % 3,
+    "true division": lambda x: x.sum(0) / x.shape[0],
+    "reshape": lambda x: (x.view(-1), x.reshape(x.shape[0] * 2, 3), x.flatten(), x.view(-1, 2, 3)),
+    "arange": lambda x: x[:, 0] + torch.arange(x.shape[0]),
+    "full": lambda x: torch.full((x.shape[0], 2), 1.5) + x.new_zeros(x.size(0), 1),
+    "slices": lambda x: (x[1:], x[:-1], x[x.shape[0] // 2 :], x[:: 2], x.narrow(0, 1, x.shape[0] - 1)),
+    "indices": lambda x: (x[-1], x[x.shape[0] - 2], x[torch.arange(x.shape[0] - 1, -1, -1)]),
+    "indices in tuples": lambda x: (x[x.shape[0] // 2, None, ..., 1:], x[..., x.size(1) - 1], x[x.shape[0] - 3, 2]),
+    "cat": lambda x: torch.cat([x, x[:2], x.new_ones(x.shape[0], 6)]),
+    "shift": lambda x: x[1:] - x[:-1],
+    "transposed": lambda x: (x.t().contiguous(), x.t() @ x, x @ x.t()),
+    "length": lambda x: x * len(x),
+    "result": lambda x: (x.shape, x.shape[0] + 1, tuple(x.size()), x.numel(), x.stride()),
+    "padding": lambda x: F.pad(x, (0, 0, 1, 2)),
+    "repeat and expand": lambda x: (x.repeat(2, 1), x[:, :1].expand(x.shape[0], 4), x.unsqueeze(1).expand(-1, 3, 6)),
+    "mask": lambda x: x.masked_fill(torch.ones(x.shape[0], 6).triu().bool(), 0.0),
+    "softmax over it": lambda x: (x.softmax(0), x.mean(0), x.var(0), x.amax(0), x.cumsum(0)),
+    "in place": lambda x: x.clone().mul_(2).add_(x.shape[0]),
+    "outer": lambda x: x[:, :1] * x[:, 0],
+    "max of sizes": lambda x: torch.zeros(max(x.shape[0], 4)) + min(x.shape[0], 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_entry_for_the_first_size_and_one_for_all_others(name):
+    fn = PROGRAMS[name]
+    compiled = minicompile.compile(fn, fullgraph=True)
+    for shape in shapes_of(5, 8, 12, 7, 30):
+        x = torch.randn(shape)
+        assert_same(compiled(x), fn(x))
+    assert len(compiled.entries) == 2, compiled.recompiles
+    row = torch.ones(1, 6)
+    assert_same(outcome(compiled, row), outcome(fn, row))
+
+
+def outcome(fn, x):
+    try:
+        return fn(x)
+    except (IndexError, RuntimeError) as error:
+        return type(error), str(error)
+
+
+SPECIALISING = {
+    "range": (lambda x: sum(x * i for i in range(x.shape[0])), (3, 4, 5, 4, 3, 5)),
+    "branch": (lambda x: x + 1 if x.shape[0] > 6 else x - 1, (3, 4, 9, 10, 5)),
+    "divisibility": (lambda x: x.view(2, -1) if x.shape[0] % 4 == 0 else x * 2, (3, 8, 12, 5, 16)),
+    "groups": (lambda x: x.view(-1, 4, 6).sum(1) if x.shape[0] % 4 == 0 else x, (8, 12, 7, 16, 9)),
+    "unbind": (lambda x: [row * 2 for row in x], (2, 3, 4, 3)),
+    "zero and one": (lambda x: x.sum(0) + x.shape[0], (3, 4, 1, 0, 5, 1, 0)),
+    "item of a list": (lambda x: x * [1, 2, 3, 4, 5, 6][x.shape[0]], (2, 3, 4, 3)),
+    "text": (lambda x: (f"{x.shape[0]} rows", str(x.shape[0]), x + 1), (2, 3, 4)),
+    "root": (lambda x: x * x.shape[0] ** -0.5, (2, 3, 4)),
+    "thirds": (lambda x: x.view(2, 3, -1) + x.shape[0], (2, 8, 3, 6)),
+    "dictionary": (lambda x: x * {2: 1.0, 3: 2.0, 4: 3.0}[x.shape[0]], (2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", SPECIALISING)
+def test_sizes_that_decide_something_are_guarded(name):
+    fn, sizes = SPECIALISING[name]
+    compiled = minicompile.compile(fn)
+    for shape in shapes_of(*sizes):
+        x = torch.randn(shape)
+        assert_same(compiled(x), fn(x))
+
+
+def test_only_the_dimension_that_varied_is_open():
+    compiled = minicompile.compile(lambda x, y: (x * 2, y + 1), fullgraph=True)
+    for size in (4, 9, 11):
+        compiled(torch.randn(size, 9), torch.randn(3))
+    facts = [str(guard) for guard in compiled.entries[-1].guards if " is a Tensor" in str(guard)]
+    assert any("(?, 9)" in fact for fact in facts) and any("(3)" in fact for fact in facts)
+    assert len(compiled.entries) == 2
+    assert "dimension 0 is 9, compiled for 4" in str(compiled.recompiles[0])
+
+
+def test_sizes_that_are_equal_by_chance_stay_apart():
+    compiled = minicompile.compile(lambda x, y: (x.sum(0), y * 2), fullgraph=True)
+    for first, second in ((2, 3), (8, 8), (5, 9), (9, 5), (4, 4)):
+        x, y = torch.randn(first, second), torch.randn(second, 2)
+        assert_same(compiled(x, y), (x.sum(0), y * 2))
+    assert len(compiled.entries) == 2, compiled.recompiles
+
+
+def test_sizes_that_the_program_needs_equal_are_one_symbol():
+    compiled = minicompile.compile(lambda x, y: x + y)
+    for size in (3, 8, 5):
+        assert_same(compiled(torch.ones(size), torch.ones(size)), torch.full((size,), 2.0))
+    assert len(compiled.entries) == 2
+    with pytest.raises(RuntimeError, match="must match"):
+        compiled(torch.ones(4), torch.ones(6))
+
+
+def test_sums_of_sizes_that_must_be_equal():
+    def fn(a, b, c, d):
+        return torch.cat([a, b]) + torch.cat([c, d]) * 2, torch.cat([a, b]).sum(0)
+
+    compiled = minicompile.compile(fn, dynamic=True, fullgraph=True)
+    for sizes in ((3, 4, 5, 2), (3, 4, 2, 5), (10, 2, 4, 8)):
+        args = [torch.randn(size, 5) for size in sizes]
+        assert_same(compiled(*args), fn(*args))
+    assert len(compiled.entries) == 1
+
+
+def test_layouts_under_symbols():
+    def fn(x):
+        return x * 2 + x.mean(0), x.is_contiguous()
+
+    compiled = minicompile.compile(fn)
+    for size in (4, 7, 9):
+        base = torch.randn(size, 6)
+        for x in (base, base.t().contiguous().t(), torch.randn(size, 12)[:, ::2], base[:1].expand(size, 6)):
+            assert_same(compiled(x), fn(x))
+
+
+def test_static_never_opens_a_size():
+    compiled = minicompile.compile(lambda x: x * 2, dynamic=False)
+    for size in (3, 4, 5):
+        compiled(torch.ones(size))
+    assert len(compiled.entries) == 3
+
+
+# ---- marks ----
+
+
+def test_marked_dimension_is_open_from_the_first_call():
+    compiled = minicompile.compile(lambda xs: xs[0].sum(0) * xs[0].shape[0])
+    for size in (4, 6, 9):
+        x = torch.randn(size, 3)
+        minicompile.mark_dynamic(x, 0, min=2, max=64)
+        assert_same(compiled([x]), x.sum(0) * size)
+    assert len(compiled.entries) == 1
+    assert "xs[0].shape[0] <= 64" in [str(guard) for guard in compiled.entries[0].guards]
+    assert_same(compiled([torch.ones(65, 3)]), torch.full((3,), 65.0 * 65))
+    assert len(compiled.entries) == 2
+
+
+def test_marks_are_checked():
+    with pytest.raises(ValueError, match="size 3, which is not between 4 and"):
+        minicompile.mark_dynamic(torch.ones(3), 0, min=4)
+    with pytest.raises(IndexError):
+        minicompile.mark_dynamic(torch.ones(3), 1)
+
+
+def test_static_mark_keeps_a_dimension_a_number():
+    compiled = minicompile.compile(lambda x: x * 2)
+    for size in (4, 6, 9):
+        x = torch.randn(size)
+        minicompile.mark_static(x, 0)
+        assert_same(compiled(x), x * 2)
+    assert len(compiled.entries) == 3
+
+
+# ---- a transformer ----
+
+
+class Model(nn.Module):
+    def __init__(self, width=32, heads=4, vocabulary=50, longest=64):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(longest, width)
+        self.register_buffer("mask", torch.ones(longest, longest).tril().bool())
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.heads = heads
+
+    def attend(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) / (width // self.heads) ** 0.5
+        weights = scores.masked_fill(~self.mask[:length, :length], float("-inf")).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).reshape(batch, length, width))
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+        x = x + self.attend(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+def test_a_transformer_compiles_twice_for_thirty_shapes(train):
+    torch.manual_seed(0)
+    model, numbers = Model(), random.Random(0)
+    compiled = minicompile.compile(model, fullgraph=True)
+    pairs = [(3, 10), *((numbers.randint(2, 9), numbers.randint(2, 40)) for _ in range(29))]
+    for batch, length in pairs:
+        tokens = torch.randint(50, (batch, length))
+        with torch.set_grad_enabled(train):
+            assert_same(compiled(tokens), model(tokens))
+            if train:
+                assert_same(gradients(compiled, model, tokens), gradients(model, model, tokens))
+    assert len(compiled.entries) == 2, [str(record) for record in compiled.recompiles]
+    for pair in ((1, 12), (1, 30)):
+        tokens = torch.randint(50, pair)
+        with torch.set_grad_enabled(train):
+            assert_same(compiled(tokens), model(tokens))
+    assert len(compiled.entries) == 3, [str(record) for record in compiled.recompiles]
+
+
+def gradients(call, model, tokens):
+    return torch.autograd.grad(call(tokens).square().mean(), list(model.parameters()))
