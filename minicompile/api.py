@@ -5,6 +5,7 @@ In: a function, bound method, callable object or nn.Module, and options. Out: so
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import threading
@@ -75,7 +76,20 @@ class CompiledFunction:
         return f"<minicompile.compile of {self.__minicompile_original__!r}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a compiled function cannot be pickled; pickle the original and compile it again")
+        """By name, as functions are pickled: a decorated function finds itself again."""
+        fn = self.__minicompile_original__
+        name = getattr(fn, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(fn, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name
+        raise TypeError("this compiled function cannot be pickled; pickle the original and compile it again")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction:
+        """Functions are themselves; a copied object or bound method is compiled anew."""
+        fn = copy.deepcopy(self.__minicompile_original__, memo)
+        return self if fn is self.__minicompile_original__ else CompiledFunction(fn, self._make_context)
 
     @property
     def entries(self) -> list[Any]:
@@ -160,8 +174,6 @@ class CompiledModule(torch.nn.Module):
         return self._compiled.breaks
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
-        import copy
-
         return CompiledModule(copy.deepcopy(self.__minicompile_original__, memo), self._compiled._make_context)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

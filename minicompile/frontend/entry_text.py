@@ -64,7 +64,7 @@ class EntryText:
 def assemble(segment: Segment, guards: GuardSet, text: EntryText) -> tuple[str, dict[str, Any], Check]:
     """The function's text, its namespace, and the check."""
     parameters = segment.layout.parameters()
-    check = build_check(guards, parameters, text.sources)
+    check = build_check(guards, parameters, text.sources, on_death=segment.release)
     lines = [*check.lines, *(_filled(line, text.sources, check.expr) for line in text.lines)]
     head = f"def entry({', '.join(('__func__', *parameters))}):"
     whole = "\n".join((head, *(f"    {line}" for line in lines))) + "\n"

@@ -194,9 +194,7 @@ class Segment:
         return False
 
     def _compile(self, func: FunctionType, slots: tuple[Any, ...]) -> Entry | None:
-        for entry in self.entries.entries:
-            if entry.is_dead():
-                self.entries.discard(entry)
+        self.release()
         values = dict(zip(self.layout.parameters(), slots, strict=True))
         misses = [reasons(entry.guards, func, values) for entry in self.entries.entries]
         decision = self.policy.decide(self._call_text(), misses)
@@ -224,6 +222,13 @@ class Segment:
             if place is not None:
                 remember(place, entry)
         return entry
+
+    def release(self) -> None:
+        """An object has died that entries are tied to: their checks can never pass again."""
+        for entry in self.entries:
+            if entry.is_dead():
+                self.entries.discard(entry)
+                self.ctx.release(entry)
 
     def _call_text(self) -> str:
         return f"{self.code.co_name}({', '.join(self.layout.names)})"
@@ -295,6 +300,9 @@ class CompileContext:
         self.stats["graph_breaks"] += len(entry.breaks)
         self.stats["cache_hits"] += entry.recalled
         self.stats["kernels"] += sum(len(getattr(graph.compiled, "kernels", ())) for graph in entry.graphs)
+
+    def release(self, entry: Entry) -> None:
+        self.entries = [other for other in self.entries if other is not entry]
 
     # ---- translating ----
 
