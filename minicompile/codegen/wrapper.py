@@ -75,6 +75,7 @@ class _Writer:
     names: dict[Node, str] = field(default_factory=dict)  # node → variable that holds its memory
     objects: dict[str, Any] = field(default_factory=dict)
     derived: dict[tuple[Node, Any], str] = field(default_factory=dict)  # views made for extern calls
+    given_out: set[Node] = field(default_factory=set)
     direct: dict[Node, Node] = field(default_factory=dict)  # stored node → the input that it is stored into
 
     def __post_init__(self) -> None:
@@ -325,8 +326,10 @@ class _Writer:
         if key not in self.derived:
             whole = self._tensor(out.buffer)
             type = out.type
-            if out.offset == 0 and type.shape == out.buffer.tensor.shape and type.strides == out.buffer.tensor.strides:
-                text = whole
+            is_whole = type.shape == out.buffer.tensor.shape and type.strides == out.buffer.tensor.strides
+            if out.offset == 0 and is_whole and out.buffer not in self.given_out:
+                text = whole  # the buffer itself; another view of all of it is another tensor object
+                self.given_out.add(out.buffer)
             else:
                 text = self._as_strided(whole, type.shape, type.strides, out.offset)
             self.derived[key] = f"out{len(self.derived)}_{len(self.lines)}"

@@ -250,3 +250,11 @@ def test_description_names_lines_bytes_and_decisions() -> None:
     text = compiled.describe()
     assert "1 kernel(s)" in text and "fused: saves" in text and "4.1 KB" in text
     assert CPU.type == "cpu"
+
+
+def test_two_views_of_a_whole_buffer_are_two_objects() -> None:
+    b = B()
+    buffer = b.exp(b.input(4, 6))
+    first, second = (BufferView(buffer, buffer.tensor) for _ in range(2))
+    one, other, again = compile_ir(b.finish(first, second, first))(torch.randn(4, 6))
+    assert one is again and one is not other and one.data_ptr() == other.data_ptr()
