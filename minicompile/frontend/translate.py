@@ -123,7 +123,7 @@ class Attempt:
                 return self._internal_error(error, start)
         try:
             return self._finish(result, broken, {"trace": time.perf_counter() - start})
-        except (MinicompileError, Restart):
+        except (MinicompileError, Restart, SkipFrame):
             raise
         except Exception as error:
             return self._internal_error(error, start)
@@ -178,9 +178,6 @@ class Attempt:
         tr = self.tr
         if tr.open_autocasts:
             tr.open_autocasts[0].restart()
-        for generator in tr.generators:
-            if generator.is_left_in_try():
-                generator.restart("may be closed in the middle of a `try`")
         glue = Glue(tr)
         way = Exit(tr, self.frame, glue)
         if broken is not None:
@@ -188,6 +185,9 @@ class Attempt:
         else:
             assert result is not None
             way.returns(result)
+        for generator in tr.generators:  # those that are still in use have made tracing begin again
+            if generator.is_left_in_try():  # it is closed the moment it dies, which only CPython knows
+                raise SkipFrame(f"{generator.describe()} is left in the middle of a `try`")
         tr.guard_aliases()
         call_lines, record = self._graph_call(glue)
         begin = time.perf_counter()

@@ -367,3 +367,56 @@ def with_a_lock(x: Tensor, log: list[Any]) -> Any:
 )  # fmt: skip
 def test_the_operation_for_real_raises(fn: Any) -> None:
     assert_like_eager(fn, (X, []), eager=True)  # the frame of `fails`, which raises
+
+
+def values_change_while_a_dict_is_iterated(x: Tensor, log: list[Any]) -> Any:
+    d = {"a": 1, "b": 2, "c": 3}
+    for key, value in d.items():
+        d["c"] = value + 10
+        log.append((key, value))
+    for value in d.values():
+        d["c"] = 0
+        log.append(value)
+    return x, d
+
+
+def a_dict_grows_while_it_is_iterated(x: Tensor, log: list[Any]) -> Any:
+    d = {"a": 1}
+    try:
+        for key in d:
+            log.append(key)
+            d[key + "x"] = 1
+    except RuntimeError as error:
+        log.append(str(error))
+    try:
+        for key in d.keys():
+            print(key)
+            del d[key]
+    except RuntimeError as error:
+        log.append(str(error))
+    for key, value in {"p": 1, "q": 2}.items():
+        print(key)
+        log.append(value)
+    return x, d
+
+
+def a_generator_is_left_in_try(x: Tensor, log: list[Any]) -> Any:
+    def numbers() -> Any:
+        try:
+            yield from (1, 2)
+        finally:
+            log.append("closed")
+
+    for n in numbers():
+        break
+    log.append("behind")
+    return x * n
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [values_change_while_a_dict_is_iterated, a_dict_grows_while_it_is_iterated, a_generator_is_left_in_try],
+    ids=lambda fn: fn.__name__,
+)
+def test_changes_while_something_is_iterated(fn: Any) -> None:
+    assert_like_eager(fn, (X, []), eager=fn is a_generator_is_left_in_try)

@@ -193,6 +193,18 @@ class DictValue(Value):
     def items(self, tr: Tracer) -> list[Value]:
         return [self.key_value(tr, key) for key in self.entries]
 
+    def iterator(self, tr: Tracer) -> Value:
+        from .iterators import DictIteratorValue
+
+        return DictIteratorValue(self, "keys")
+
+    def element(self, tr: Tracer, what: str, key: Any) -> Value:
+        """What iterating over the keys, values or items yields for a key."""
+        if what == "values":
+            return self.entries[key]
+        name = self.key_value(tr, key)
+        return name if what == "keys" else SequenceValue(tuple, [name, self.entries[key]])
+
     def contains(self, tr: Tracer, item: Value) -> bool:
         return tr.key(item) in self.entries
 
@@ -324,12 +336,12 @@ class ViewValue(Value):
         return type(getattr({}, self.what)())
 
     def items(self, tr: Tracer) -> list[Value]:
-        if self.what == "keys":
-            return self.owner.items(tr)
-        if self.what == "values":
-            return list(self.owner.entries.values())
-        pairs = self.owner.entries.items()
-        return [SequenceValue(tuple, [self.owner.key_value(tr, key), value]) for key, value in pairs]
+        return [self.owner.element(tr, self.what, key) for key in self.owner.entries]
+
+    def iterator(self, tr: Tracer) -> Value:
+        from .iterators import DictIteratorValue
+
+        return DictIteratorValue(self.owner, self.what)
 
     def length(self, tr: Tracer) -> int:
         return len(self.owner.entries)

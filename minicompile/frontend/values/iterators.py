@@ -14,7 +14,10 @@ from ..breaks import UserError
 from .base import Value, fail
 from .constant import ConstantValue
 
+from .real_iterators import DictRest
+
 if TYPE_CHECKING:
+    from .containers import DictValue
     from ..glue import Glue
     from ..tracer import Tracer
 
@@ -71,16 +74,20 @@ class IteratorValue(Iterator):
         kind = self.container.python_type() if isinstance(self.container, SequenceValue) else tuple
         return type(iter(kind())) if kind in (list, tuple) else type(iter(()))
 
-    def _size(self, tr: Tracer) -> int:
-        assert self.container is not None
-        return self.container.length(tr)
+    def _require_same_size(self, tr: Tracer) -> None:
+        """A set must not grow or shrink before its iterator is exhausted."""
+        container = self.container
+        word = _SIZED.get(container.python_type()) if container is not None else None
+        if word is not None and container is not None and container.length(tr) != self.size:
+            fail(RuntimeError(f"{word} changed size during iteration"))
 
     def next(self, tr: Tracer) -> Value | None:
-        if self.exhausted or self.position >= len(self.elements):
+        if self.exhausted:
+            return None
+        self._require_same_size(tr)
+        if self.position >= len(self.elements):
             self.exhausted = True
             return None
-        if self.container is not None and self.container.python_type() in _SIZED and self._size(tr) != self.size:
-            fail(RuntimeError(f"{_SIZED[self.container.python_type()]} changed size during iteration"))
         tr.changed()
         self.position += 1
         return self.elements[self.position - 1]
@@ -111,6 +118,41 @@ class IteratorValue(Iterator):
             # Behind the journal: a list that it extends is shorter until then, and a position beyond it is cut off.
             glue.late(f"{name}.__setstate__({self.position})")
         return name
+
+
+class DictIteratorValue(Iterator):
+    """An iterator over a dict's keys, values or items: the keys as they were, the values as they are now."""
+
+    def __init__(self, owner: DictValue, what: str) -> None:
+        self.owner = owner
+        self.what = what
+        self.keys = list(owner.entries)
+        self.position = 0
+        self.exhausted = False
+
+    def python_type(self) -> type:
+        return type(iter(getattr(self.owner.kind(), self.what)()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        if self.exhausted:
+            return None
+        if len(self.owner.entries) != len(self.keys):
+            fail(RuntimeError(f"{_SIZED.get(self.owner.kind, 'dictionary')} changed size during iteration"))
+        if self.position >= len(self.keys):
+            self.exhausted = True
+            return None
+        key = self.keys[self.position]
+        if key not in self.owner.entries:
+            fail(RuntimeError("dictionary keys changed during iteration"))
+        tr.changed()
+        self.position += 1
+        return self.owner.element(tr, self.what, key)
+
+    def build(self, glue: Glue) -> str:
+        if self.exhausted:
+            return "__iter__(())"
+        keys = "".join(f"{glue.ref(self.owner.key_value(glue.tr, key))}, " for key in self.keys[self.position :])
+        return f"{glue.keep(DictRest)}({glue.ref(self.owner)}, {self.what!r}, ({keys}), {len(self.keys)})"
 
 
 class ItemIteratorValue(Iterator):

@@ -11,6 +11,7 @@ advanced for real. So a loop whose body breaks is compiled once for all rounds, 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,13 +23,52 @@ from .base import Lazy, Value
 if TYPE_CHECKING:
     from ..tracer import Tracer
 
-KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())))
 END = object()
 """What `peek` gives for an exhausted iterator."""
 
 
+class DictRest:
+    """The rest of an iteration over a dict that was begun while tracing; as strict with changes as Python's own."""
+
+    __slots__ = ("keys", "owner", "size", "what")
+
+    def __init__(self, owner: dict[Any, Any], what: str, keys: tuple[Any, ...], size: int) -> None:
+        self.owner = owner
+        self.what = what
+        self.keys = list(reversed(keys))
+        self.size = size
+
+    def __iter__(self) -> DictRest:
+        return self
+
+    def peek(self) -> Any:
+        """The next element. Raises RuntimeError if the dict has changed its size."""
+        if len(self.owner) != self.size:
+            self.size = -1
+            raise RuntimeError(f"{_NAMES.get(type(self.owner), 'dictionary changed size')} during iteration")
+        if not self.keys:
+            return END
+        key = self.keys[-1]
+        if key not in self.owner:
+            raise RuntimeError("dictionary keys changed during iteration")
+        return key if self.what == "keys" else self.owner[key] if self.what == "values" else (key, self.owner[key])
+
+    def __next__(self) -> Any:
+        item = self.peek()
+        if item is END:
+            raise StopIteration
+        self.keys.pop()
+        return item
+
+
+_NAMES = {OrderedDict: "OrderedDict mutated"}
+KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())), DictRest)
+
+
 def peek(iterator: Any) -> Any:
     """The element that `next` would give, without taking it; END if there is none."""
+    if type(iterator) is DictRest:
+        return iterator.peek()
     _, (container, *_), *state = iterator.__reduce__()
     index = state[0] if state and state[0] is not None else 0
     return container[index] if index < len(container) else END
@@ -94,7 +134,10 @@ class RealIteratorValue(Value):
             raise self.cannot("iterating a second time")
         assert self.source is not None
         source = PeekSource(self.source)
-        item = peek(self.obj)
+        try:
+            item = peek(self.obj)
+        except RuntimeError:
+            raise self.cannot("iterating, as the dict has changed,") from None
         tr.guard(ExhaustedGuard(source, item is END))
         if item is END:
             return None
