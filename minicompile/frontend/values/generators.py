@@ -4,8 +4,8 @@ In: a call of a generator function, or a generator expression. Out: elements, wi
 consumer's graph. A frame is plain data, so suspending one is just to stop running it.
 
 A generator that has not started can be rebuilt at a graph break, by calling its function again. One that has started
-cannot: the trace then begins again, with the graph broken where the generator was made, so that it is a real one. A frame
-that leaves one behind in the middle of a `try` runs in eager: only there is it closed at the moment when it dies.
+cannot: the trace then begins again, with the graph broken where the generator was made, so that it is a real one. A
+frame that leaves one behind in the middle of a `try` runs in eager: only there is it closed at the moment when it dies.
 """
 
 from __future__ import annotations

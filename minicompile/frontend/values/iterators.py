@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from ..breaks import UserError
 from .base import Value, fail
 from .constant import ConstantValue
-
 from .real_iterators import DictRest
 
 if TYPE_CHECKING:
-    from .containers import DictValue
     from ..glue import Glue
     from ..tracer import Tracer
+    from .containers import DictValue
 
 
 _SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary", set: "Set"}

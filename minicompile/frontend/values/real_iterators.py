@@ -61,7 +61,7 @@ class DictRest:
         return item
 
 
-_NAMES = {OrderedDict: "OrderedDict mutated"}
+_NAMES: dict[type, str] = {OrderedDict: "OrderedDict mutated"}
 KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())), DictRest)
 
 
