@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..tracer import Tracer
 
-_HEAP_TYPE = 1 << 9
+_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 
 
 class ClassValue(Value):
@@ -74,7 +74,8 @@ class ClassValue(Value):
         if not hasattr(self.cls, name):
             fail(AttributeError(f"type object '{self.cls.__name__}' has no attribute '{name}'"), is_exact=True)
         found = getattr(self.cls, name)
-        is_fixed = not self.cls.__flags__ & _HEAP_TYPE  # and `dict.fromkeys` is a new object whenever it is read
+        flags = self.cls.__flags__
+        is_fixed = not flags & _HEAP_TYPE or flags & _IMMUTABLE  # and `dict.fromkeys` is a new object at every read
         return Lazy(found, tr.anchor(found) if is_fixed else source)
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:

@@ -338,6 +338,14 @@ def not_handling(tr: Tracer) -> None:
     tr.guard(NotHandlingGuard())
 
 
+@rule(sys.exception)
+def _exception(tr: Tracer) -> Value:
+    error = now_handled(tr)
+    if error is None:
+        not_handling(tr)
+    return error or ConstantValue(None)
+
+
 @rule(sys.exc_info)
 def _exc_info(tr: Tracer) -> Value:
     error = now_handled(tr)

@@ -94,7 +94,7 @@ class FunctionValue(Value):
             if not hasattr(self.fn, name):
                 raise self.cannot(f"reading missing attribute {name!r}")
             return Lazy(getattr(self.fn, name), AttrSource(self.source, name))
-        known = self._part(tr, name)
+        known = self._part(tr, name) if hasattr(types.FunctionType, name) else None
         if known is not None:
             return known
         if not hasattr(types.FunctionType, name):
@@ -113,6 +113,8 @@ class FunctionValue(Value):
             return ConstantValue(self.name if name == "__qualname__" else self.name.rpartition(".")[2])
         if name == "__code__":
             return CodeValue(self.code)
+        if name == "__type_params__":
+            return SequenceValue(tuple, [])
         if name == "__defaults__":
             return SequenceValue(tuple, list(self.defaults)) if self.defaults else ConstantValue(None)
         if name == "__kwdefaults__":

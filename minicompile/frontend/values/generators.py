@@ -196,12 +196,14 @@ class GeneratorValue(Value):
         """Whether it is suspended where code of its own would still run when it is closed."""
         if not self.is_started or self.is_finished:
             return False
-        place = self.frame.decoded.catcher_at(self.frame.instruction.offset)
-        if place is None:
-            return False
-        handler = self.frame.decoded.instructions[self.frame.decoded.index_at[place[0]]]
-        is_of_the_compiler = handler.op == "CLEANUP_THROW" or handler.arg == "STOPITERATION_ERROR"
-        return not is_of_the_compiler
+        decoded = self.frame.decoded
+        place = decoded.catcher_at(self.frame.instruction.offset)
+        while place is not None:
+            handler = decoded.instructions[decoded.index_at[place[0]]]
+            if handler.op != "CLEANUP_THROW" and handler.arg != "STOPITERATION_ERROR":
+                return True
+            place = decoded.catcher_at(handler.offset)  # 3.12's own handlers stand inside the program's
+        return False
 
     def build(self, glue: Glue) -> str:
         if self.is_finished:
