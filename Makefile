@@ -1,7 +1,8 @@
 # `make demo` and `make test` work on a fresh clone; everything they need goes into .venv.
 #   make demo [ARGS=--no-inductor]   install, compile and run real functions, print the table, write demo-output/
 #   make test [ARGS=tests/codegen]   install, run the test-suite
-#   make fuzz [FUZZ_SECONDS=600]     random programs: eager, the reference interpreter and C++ must agree
+#   make fuzz [FUZZ=--programs=50000]  random programs, on all processors: eager, the reference interpreter and C++
+#                                    must agree; --seed=S --workers=N; without --programs for 10 minutes
 #   make bench [ARGS=--quick]        speed beside eager and torch.compile; table, bench-output/bench.json and .svg
 #   make lint                        ruff, and mypy on the package
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
@@ -23,9 +24,8 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(ARGS)
 
-FUZZ_SECONDS ?= 600
 fuzz: $(INSTALLED)
-	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+	$(BIN)/python -m tests.fuzz --workers=0 $(FUZZ) $(ARGS)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)

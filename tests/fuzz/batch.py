@@ -44,7 +44,7 @@ class Batch:
         with mock.patch.object(cpp_build, "build", self._defer):
             return compile_ir(graph, backend="cpp", options={"exact_rounding": True})
 
-    def _defer(self, kernels: Sequence[Kernel], seconds: dict[str, float]) -> tuple[str, list[str], list[Any]]:
+    def _defer(self, kernels: Sequence[Kernel], *_: Any) -> tuple[str, list[str], list[Any]]:
         first = len(self.kernels)
         self.kernels += [replace(kernel, name=f"k{first + i}_{kernel.name}") for i, kernel in enumerate(kernels)]
         slots = [Slot() for _ in kernels]

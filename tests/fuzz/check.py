@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,15 @@ def program(seed: int, steps: int = 10) -> Program:
     """The program of a seed."""
     with torch.no_grad():
         return Writer(RandomChoices(seed)).program(steps)
+
+
+def run_batch(first: int, count: int, steps: int) -> list[str]:
+    """Try the programs of `count` seeds from `first` on; returns a text for each failure. For a process of its own."""
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    programs = {id(one): (seed, one) for seed in range(first, first + count) for one in [program(seed, steps)]}
+    failures = check([one for _, one in programs.values()])
+    return [f"--- seed {programs[id(one)][0]}: {why}\n{one.graph.graph}\n" for one, why in failures]
 
 
 def check(programs: Sequence[Program]) -> list[tuple[Program, str]]:
