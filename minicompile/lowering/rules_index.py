@@ -75,10 +75,11 @@ def masked_index(c: Any, x: Node, mask: Node, indices: Any, fill: Any) -> Node:
 def index_select(c: Any, x: Node, dim: int, index: Node) -> Node:
     _check_index(index)
     if x.tensor.rank == 0:
-        raise NotConvertible("an index into a number")
+        x, dim = c.reshape(x, (1,)), 0
     dim %= x.tensor.rank
     column = tuple(index.tensor.numel if i == dim else 1 for i in range(x.tensor.rank))
-    return c.gather(x, {dim: c.reshape(index, column)}, c.out.shape, checked="strict")
+    shape = (*x.tensor.shape[:dim], index.tensor.numel, *x.tensor.shape[dim + 1 :])
+    return c.reshape(c.gather(x, {dim: c.reshape(index, column)}, shape, checked="strict"), c.out.shape)
 
 
 @rule("embedding.default")

@@ -90,6 +90,14 @@ def signbit(c: Any, x: Node) -> Node:
     return c.lt(c.copysign(1.0, x) if kind == "f" else x, 0)
 
 
+@rule("angle.default")
+def angle(c: Any, x: Node) -> Node:
+    """Of a real number: 0, pi below 0, NaN of NaN."""
+    if x.tensor.dtype is not c.out.dtype:
+        raise NotConvertible("the angle of an integer")
+    return c.where(c.lt(x, 0), math.pi, c.where(c.isnan(x), x, c.full(0, x.tensor.like(shape=()))))
+
+
 @rule("frac")
 def frac(c: Any, x: Node) -> Node:
     return c.sub(x, c.trunc(x))
@@ -268,8 +276,9 @@ def _half_on_cpu(c: Any) -> bool:
 
 @rule("pow.Tensor_Tensor", "pow.Scalar")
 def power_of_tensors(c: Any, x: Any, y: Any) -> Node:
-    if dtype_kind(c.out.dtype) != "f":
-        raise NotConvertible("integer powers of tensors")
+    """A negative power of an integer is what eager makes of it: 1, -1 or 0."""
+    if dtype_kind(c.out.dtype) == "b":
+        raise NotConvertible("powers of bools")
     return c.pow(*c.promote(c.out.dtype, x, y))
 
 

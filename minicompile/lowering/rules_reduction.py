@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-
 from ..ir.graph import Node
 from ..ir.symbols import dims_product, is_static
 from ..ir.types import dtype_kind
@@ -152,16 +150,9 @@ def std_mean(c: Any, x: Node, dim: Any = None, correction: Any = None, keepdim: 
 # --- exponentials over a row ----------------------------------------------------------------------------------------
 
 
-def _fast_here(c: Any) -> None:
-    """ATen's own kernels have vectorised exponentials for doubles, which the C library that ours call has not."""
-    if c.out.dtype is torch.float64 and c.out.device.type == "cpu":
-        raise NotConvertible("exponentials of doubles")
-
-
 @rule("_softmax.default")
 def softmax(c: Any, x: Node, dim: int, half_to_float: Any = False) -> Node:
     """A row of -inf, or one that holds +inf or NaN, is all NaN, as in eager."""
-    _fast_here(c)
     dims = dims_of(x, dim)
     x = c.upcast(c.cast(x, c.out.dtype))
     powers = c.exp(c.sub(x, c.reduce("amax", x, dims)))
@@ -178,7 +169,6 @@ def safe_softmax(c: Any, x: Node, dim: int, dtype: Any = None) -> Node:
 
 @rule("_log_softmax.default")
 def log_softmax(c: Any, x: Node, dim: int, half_to_float: bool = False) -> Node:
-    _fast_here(c)
     dims = dims_of(x, dim)
     x = c.upcast(c.cast(x, c.out.dtype))
     shifted = c.sub(x, c.reduce("amax", x, dims))

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ..ir.graph import Graph, Node
 from ..ir.ops import REDUCTIONS, is_pointwise
 from ..ir.rewrite import keep
@@ -147,6 +149,13 @@ def _where_not(node: Node) -> Node | None:
     return replace(node, args=(condition.args[0], y, x))
 
 
+def _where_bools(node: Node) -> Node | None:
+    """`where(c, True, False)` is c."""
+    condition, x, y = node.args
+    known = _scalar(x) is True and _scalar(y) is False and node.tensor.dtype is torch.bool
+    return _as(node, condition) if known else None
+
+
 def _cast_of_cast(node: Node) -> Node | None:
     """Through a dtype that holds every value of the first, the middle changes nothing."""
     inner = node.args[0]
@@ -224,7 +233,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "trunc": (_idempotent,),
     "round": (_idempotent,),
     "sign": (_idempotent,),
-    "where": (_where_same, _where_known, _where_not),
+    "where": (_where_same, _where_known, _where_not, _where_bools),
     "cast": (_cast_of_cast,),
     "reshape": (_same_view, _view_of_view),
     "expand": (_same_view, _view_of_view),

@@ -52,11 +52,16 @@ def check_operator(op: Any, dtype: torch.dtype) -> int:
             continue  # a sample that eager refuses
         random = bool(UNINITIALISED.match(op.name)) or not _same(_call(function, args, kwargs, 8)[0], eager)
         minicompile.reset()
-        ours, our_inputs = _call(minicompile.compile(lambda *a, **k: function(*a, **k)), args, kwargs, 7)
+        ours, our_inputs = _call(minicompile.compile(_frame_around(function)), args, kwargs, 7)
         _compare(ours, eager, op, dtype, values=not random)
         _compare(our_inputs, eager_inputs, op, dtype)
         done += 1
     return done
+
+
+def _frame_around(function: Any) -> Any:
+    """A Python function that calls it: there has to be a frame to compile."""
+    return lambda *args, **kwargs: function(*args, **kwargs)
 
 
 def _samples(op: Any, dtype: torch.dtype) -> Iterator[tuple[Any, Any]]:
@@ -109,7 +114,9 @@ def _compare(ours: Any, eager: Any, op: Any, dtype: torch.dtype, values: bool = 
 
 
 def _places(x: torch.Tensor) -> list[tuple[int, int]]:
-    if x.layout is not torch.strided or x.numel() == 0:
+    """Sizes and strides that can be told apart. Complex results are left out: torch's fake tensors do not know how the
+    FFT library at hand lays out its results, and those stay as the library returns them."""
+    if x.is_complex() or x.layout is not torch.strided or x.numel() == 0:
         return []
     return [pair for pair in zip(x.shape, x.stride(), strict=True) if pair[0] != 1]
 

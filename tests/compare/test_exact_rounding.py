@@ -1,4 +1,4 @@
-"""`exact_rounding` through the public doors: half precision is rounded after every operation, bit for bit as in eager."""
+"""`exact_rounding` by the public option: half precision is rounded after every operation, as in eager, bit for bit."""
 
 from __future__ import annotations
 

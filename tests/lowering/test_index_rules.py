@@ -43,6 +43,7 @@ ONE_TENSOR = {
     "two indices": lambda x: x[PLACES, PLACES],
     "indices apart": lambda x: x.reshape(4, 3, 2)[PLACES, :, torch.tensor([1, 0, 1])],
     "indices broadcast": lambda x: x[ROWS, PLACES],
+    "index_select of a number": lambda x: x[0, 0].index_select(0, torch.tensor([0])),
     "index_select": lambda x: x.index_select(1, torch.tensor([3, 0])),
     "gather": lambda x: x.gather(0, torch.tensor([[1, 0, 3], [2, 2, 0]])),
     "take": lambda x: x.take(torch.tensor([[0, -1], [5, 23]])),

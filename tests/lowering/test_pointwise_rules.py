@@ -203,6 +203,23 @@ def test_scalar_to_the_power_of_a_tensor(kernel_only):
     kernel_only(lambda x: 2.0**x, values(torch.float32))
 
 
+@pytest.mark.parametrize("dtype", INTS)
+def test_powers_of_integer_tensors(kernel_only, dtype):
+    """Products wrap around; the power of a negative exponent is 1, -1 or 0."""
+    x = torch.tensor([0, 1, 2, 3, 5, 7, 11, 100]).to(dtype)
+    y = torch.tensor([0, 1, 2, 3, 40, 70, 9, 5]).to(dtype)
+    signs = [1] if dtype is torch.uint8 else [1, -1]
+    for a in signs:
+        for b in signs:
+            kernel_only(lambda x, y: (x**y, 2**y, x ** y.to(torch.int64)), x * a, y * b)
+    kernel_only(lambda x, y: (torch.pow(x, y), (-1) ** y), torch.arange(-3, 4).to(torch.int8), torch.arange(-3, 4))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_angle_of_real_numbers(kernel_only, dtype):
+    kernel_only(torch.angle, values(dtype))
+
+
 @pytest.mark.parametrize("divisor", [2, 3, -3])
 @pytest.mark.parametrize("op", [
     lambda x, d: x // d, lambda x, d: x % d, lambda x, d: torch.fmod(x, d),

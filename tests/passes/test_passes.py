@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from minicompile import passes
+from minicompile.ir import reference
 from minicompile.ir.graph import Graph, Node
 from minicompile.ir.types import TensorType
 
@@ -52,6 +53,62 @@ IDENTITIES = {
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_identities(name):
     assert after("algebra", IDENTITIES[name]) == "return (x.clone(),)"
+
+
+@pytest.mark.parametrize("bools,becomes", [((True, False), "x < y"), ((False, True), "ops.where(x < y, False, True)")])
+def test_where_of_bools(bools, becomes):
+    type = tensor_type(4, 6, dtype=BOOL)
+    text = after("algebra", lambda g, x, y: g.where(g.lt(x, y), *(g.full(value, type) for value in bools)))
+    assert (text == "lt_1 = x < y\nreturn (lt_1,)") == (becomes == "x < y")
+
+
+# Casts: the middle goes where it holds every value of the first, else it rounds, and stays.
+CASTS = {
+    "bool through int32 to float": (BOOL, [I32, torch.float32], [torch.float32]),
+    "int8 through int32 to int64": (torch.int8, [I32, torch.int64], [torch.int64]),
+    "bfloat16 through float32 to float64": (BF16, [torch.float32, torch.float64], [torch.float64]),
+    "bfloat16 through float32 and back": (BF16, [torch.float32, BF16], []),
+    "float32 through bfloat16 and back": (torch.float32, [BF16, torch.float32], [BF16, torch.float32]),
+    "int32 through float32 and back": (I32, [torch.float32, I32], [torch.float32, I32]),
+    "float32 through int32 and back": (torch.float32, [I32, torch.float32], [I32, torch.float32]),
+    "three of them": (torch.int8, [torch.int16, I32, torch.int64], [torch.int64]),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_redundant_casts(name):
+    first, given, left = CASTS[name]
+    g = Build()
+    node = g.input("x", 4, dtype=first)
+    for dtype in given:
+        node = g.cast(node, dtype)
+    graph = passes.run(g.graph(node), ["algebra", "dce"])
+    assert [n.attrs["dtype"] for n in graph.nodes if n.op == "cast"] == left
+
+
+# Views: chains of one kind are one, and what changes nothing is gone.
+VIEWS = {
+    "reshape of reshape": (lambda g, x: g.reshape(g.reshape(x, (24,)), (2, 12)), ["reshape"]),
+    "permute of permute": (lambda g, x: g.permute(g.permute(g.reshape(x, (2, 2, 6)), (1, 2, 0)), (1, 0, 2)),
+                           ["reshape", "permute"]),
+    "permutes that cancel": (lambda g, x: g.permute(g.permute(x, (1, 0)), (1, 0)), []),
+    "slice of slice": (lambda g, x: g.slice(g.slice(x, 1, 1, 4, 1), 1, 1, 2, 2), ["slice"]),
+    "slices of two dimensions": (lambda g, x: g.slice(g.slice(x, 1, 1, 4, 1), 0, 1, 2, 1), ["slice", "slice"]),
+    "a whole slice": (lambda g, x: g.slice(x, 1, 0, 6, 1), []),
+    "backwards twice": (lambda g, x: g.slice(g.slice(x, 1, 5, 6, -1), 1, 5, 6, -1), []),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_view_canonicalisation(name):
+    write, left = VIEWS[name]
+    g = Build()
+    x = g.input("x", 4, 6)
+    before = g.graph(g.neg(write(g, x)))
+    graph = passes.run(before, ["algebra", "algebra", "dce"])
+    assert [n.op for n in graph.nodes if n.op in ("reshape", "permute", "slice", "expand")] == left
+    value = torch.arange(24.0).reshape(4, 6)
+    assert torch.equal(reference.run(graph, value)[0], reference.run(before, value)[0])
 
 
 INTEGER_IDENTITIES = {

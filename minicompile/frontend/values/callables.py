@@ -14,6 +14,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..breaks import unsupported_call
 from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
@@ -42,7 +44,8 @@ def rule(*functions: Any) -> Callable[[Rule], Rule]:
 
 HASHED_BY_IDENTITY = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType, types.MethodWrapperType, functools._lru_cache_wrapper,
+    types.ClassMethodDescriptorType, types.MethodWrapperType, functools._lru_cache_wrapper, torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
 )  # fmt: skip
 
 
