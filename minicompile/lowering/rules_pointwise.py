@@ -126,11 +126,12 @@ def _scaled(c: Any, value: Any, alpha: Any) -> Any:
 
 
 def _in_opmath(c: Any, function: Any, *args: Any) -> Node:
-    """Several steps that eager rounds once: in float32 for half precision, then back."""
+    """Several steps that eager rounds once: in float32 for half precision, then back. Operands of other dtypes (a 0-dim
+    tensor of integers) become half precision first."""
     dtype = c.out.dtype
     if opmath(dtype) is not dtype:
         args = tuple(arg if isinstance(arg, Node) else scalar_as(arg, dtype, rounded=True) for arg in args)
-    return c.cast(function(*c.promote(opmath(dtype), *args)), dtype)
+    return c.cast(function(*c.promote(opmath(dtype), *c.promote(dtype, *args))), dtype)
 
 
 @rule("add.Tensor", "add.Scalar")

@@ -65,7 +65,7 @@ def main() -> int:
         done, bad = done + count, bad + len(failures)
         for failure in failures:
             print(failure, flush=True)
-        if done % (50 * BATCH) == 0:
+        if done % (10 * BATCH) == 0:
             print(f"{done} programs, {bad} mismatches, {time.monotonic() - begin:.0f} s", flush=True)
     seeds = f"seeds {args.seed} to {args.seed + done - 1}"
     print(f"{done} programs, {bad} mismatches ({seeds}, {args.workers} workers, {time.monotonic() - begin:.0f} s)")

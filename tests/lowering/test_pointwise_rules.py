@@ -215,6 +215,14 @@ def test_powers_of_integer_tensors(kernel_only, dtype):
     kernel_only(lambda x, y: (torch.pow(x, y), (-1) ** y), torch.arange(-3, 4).to(torch.int8), torch.arange(-3, 4))
 
 
+@pytest.mark.parametrize("function", [torch.sub, torch.add, torch.rsub, lambda x, y: torch.add(x, y, alpha=2),
+                                      lambda x, y: torch.lerp(x.to(y.dtype), y, 0.3)])
+@pytest.mark.parametrize("zero_dim", [torch.tensor(2**40), torch.tensor(1e30), torch.tensor(1.0009765)])
+def test_numbers_become_half_precision_first(kernel_only, function, zero_dim):
+    y = torch.tensor([float("inf"), 1.0, -2.0], dtype=torch.float16)
+    kernel_only(lambda x, y: function(x, y), zero_dim, y)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_angle_of_real_numbers(kernel_only, dtype):
     kernel_only(torch.angle, values(dtype))
