@@ -150,25 +150,26 @@ def std_mean(c: Any, x: Node, dim: Any = None, correction: Any = None, keepdim: 
 # --- exponentials over a row ----------------------------------------------------------------------------------------
 
 
+def _floats_only(x: Node) -> None:
+    """Of integers, users compare such results for equality, so ATen's last bit is kept."""
+    source = x.args[0] if x.op == "cast" else x
+    if dtype_kind(source.tensor.dtype) != "f":
+        raise NotConvertible("a softmax of integers")
+
+
 @rule("_softmax.default")
 def softmax(c: Any, x: Node, dim: int, half_to_float: Any = False) -> Node:
     """A row of -inf, or one that holds +inf or NaN, is all NaN, as in eager."""
+    _floats_only(x)
     dims = dims_of(x, dim)
     x = c.upcast(c.cast(x, c.out.dtype))
     powers = c.exp(c.sub(x, c.reduce("amax", x, dims)))
     return c.cast(c.div(powers, c.reduce("sum", powers, dims)), c.out.dtype)
 
 
-@rule("_safe_softmax.default")
-def safe_softmax(c: Any, x: Node, dim: int, dtype: Any = None) -> Node:
-    dims = dims_of(x, dim)
-    result = softmax(c, x, dim)
-    masked = c.reduce("all", c.eq(x, float("-inf")), dims)
-    return c.where(masked, 0, result)
-
-
 @rule("_log_softmax.default")
 def log_softmax(c: Any, x: Node, dim: int, half_to_float: bool = False) -> Node:
+    _floats_only(x)
     dims = dims_of(x, dim)
     x = c.upcast(c.cast(x, c.out.dtype))
     shifted = c.sub(x, c.reduce("amax", x, dims))

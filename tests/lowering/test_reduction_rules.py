@@ -6,6 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from minicompile.ir import reference
+
+from .support import externs, lowered
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INF, NAN = float("inf"), float("nan")
 
@@ -59,6 +63,14 @@ REDUCTIONS = {
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(kernel_only, name, dtype):
     kernel_only(REDUCTIONS[name], rows(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("function", [F.softmax, F.softmin, F.log_softmax, torch.ops.aten._safe_softmax.default])
+def test_softmax_of_integers_is_atens_to_the_last_bit(function, dtype):
+    x = torch.arange(-20, 20).reshape(4, 10) % 7
+    graph = lowered(lambda x: function(x, 1, dtype=dtype), x)
+    assert externs(graph) and torch.equal(reference.run(graph, x)[0], function(x, 1, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
