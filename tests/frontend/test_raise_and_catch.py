@@ -391,6 +391,37 @@ def yield_from_passes_exceptions_on(x: Tensor, log: list[Any]) -> Any:
     return x, next(g), g.throw(Stop()), next(g), list(g)
 
 
+class Stopping:
+    """An iterator of the program's own that tells a value at its end, and has an error in between."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        self.n += 1
+        if self.n == 2:
+            raise KeyError("k")
+        if self.n > 3:
+            raise StopIteration("value")
+        return self.n
+
+
+@program(X, [])
+def iterators_of_the_program(x: Tensor, log: list[Any]) -> Any:
+    def outer() -> Any:
+        it = Stopping()
+        try:
+            yield from it
+        except KeyError:
+            result = yield from it
+            yield result
+
+    return x, list(outer()), next(Stopping())
+
+
 @program(X, [])
 def the_name_is_deleted(x: Tensor, log: list[Any]) -> Any:
     error = 1

@@ -91,6 +91,7 @@ class ObjectValue(Value):
         self.source = source
         self.attributes: dict[str, Value] = {}
         self.deleted: set[str] = set()
+        self.stopped_by: UserError | None = None
         self.own_dict: AttributeDictValue | None = None
 
     def python_type(self) -> type:
@@ -412,7 +413,14 @@ class ObjectValue(Value):
         except UserError as error:
             if not issubclass(error.cls, StopIteration):
                 raise
+            self.stopped_by = error
             return None
+
+    def returned_value(self, tr: Tracer) -> Value:
+        from .exceptions import caught
+
+        error, self.stopped_by = self.stopped_by, None
+        return caught(tr, error).getattr(tr, "value") if error is not None else ConstantValue(None)
 
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
         for name in _dunder_names(op, swapped):
