@@ -211,8 +211,9 @@ class _Lowering:
         dtype = register_dtype(_operand_dtype(node))
         if isinstance(arg, (bool, int, float)):
             return self._emit("const", (), dtype, node, value=_in_dtype(arg, dtype))
-        size = self._emit("size", (), torch.int64, node, dim=arg)
-        return size if dtype == torch.int64 else self._emit("cast", (size,), dtype, node, dtype=dtype)
+        exact = torch.int64 if arg.is_integer else torch.float64
+        size = self._emit("size", (), exact, node, dim=arg)
+        return size if dtype == exact else self._emit("cast", (size,), dtype, node, dtype=dtype)
 
     def _tensor(self, node: Node, arg: Node) -> Value:
         load = self.it.loads.get((node, arg))

@@ -232,8 +232,9 @@ class Printer:
         if value.op == "const":
             return constant(value.attrs["value"], value.dtype, self.rank)
         if value.op in ("index", "size"):
-            text = value.attrs["index"].text() if value.op == "index" else dim_text(value.attrs["dim"])
-            return f"({text} + {self._zeros('yx' if self.shape.kind == 'tile' else 'x')}).to(tl.int64)"
+            text = value.attrs["index"].text() if value.op == "index" else dim_text(value.attrs["dim"], "triton")
+            zeros = self._zeros("yx" if self.shape.kind == "tile" else "x")
+            return f"({text} + {zeros}).to({'tl.int64' if value.dtype == torch.int64 else 'tl.float64'})"
         if value.op == "cast":
             return cast_text(args[0], value.attrs["dtype"], value.dtype)
         if value.op == "div" and value in self.block and value.args[1] in self.divisors:

@@ -13,7 +13,8 @@ from typing import Any
 
 
 def to_dim(value: Any) -> Any:
-    """An int for an int or a constant SymInt, else the SymInt's sympy expression (replacements applied)."""
+    """An int for an int or a constant SymInt, a float for a constant SymFloat (a scalar operand, never a size), else
+    the sympy expression (replacements applied)."""
     if type(value) is int:
         return value
     node = getattr(value, "node", None)
@@ -22,7 +23,9 @@ def to_dim(value: Any) -> Any:
     expr = node.expr
     if not expr.is_Symbol and not expr.is_number:
         expr = expr.xreplace(_equalities(node.shape_env))
-    return int(expr) if expr.is_number else expr
+    if not expr.is_number:
+        return expr
+    return float(expr) if node.pytype is float else int(expr)
 
 
 def _equalities(env: Any) -> dict[Any, Any]:
@@ -100,7 +103,8 @@ def dim_text(dim: Any, target: str = "python") -> str:
 
     Args:
         dim: int or sympy expression; fractional ones, which only occur as scalars, become floating expressions.
-        target: `"python"` (floor division is `//`; needs `math`) or `"cpp"` (helpers `mc_floordiv`, `mc_mod`,
+        target: `"python"` (floor division is `//`; needs `math`), `"triton"` (the same, fractions in float64) or `"cpp"`
+            (helpers `mc_floordiv`, `mc_mod`,
             `mc_max`, `mc_min` on int64; builtins of gcc and clang on double).
     Raises:
         NotImplementedError: an expression kind that no printer rule knows; callers fall back to an extern call.
@@ -145,7 +149,11 @@ _CPP = {
     "FloorToInt": "(int64_t)__builtin_floor({0})",
     "TruncToInt": "(int64_t){0}",
 }
-_TEXTS = {"python": _PYTHON, "cpp": _CPP}
+_TRITON = {kind: text for kind, text in _PYTHON.items() if "math." not in text and "**" not in text} | {
+    "IntTrueDiv": "(tl.cast({0}, tl.float64) / {1})",  # `/` of two ints would be float32
+    "ToFloat": "tl.cast({0}, tl.float64)",
+}
+_TEXTS = {"python": _PYTHON, "cpp": _CPP, "triton": _TRITON}
 """Kind of expression → its text per target. Max and Min of several arguments nest."""
 
 
