@@ -86,8 +86,8 @@ class Value:
 
     Attributes:
         op: `"load"`, `"const"`, `"index"` (an affine expression as int64), `"size"` (arithmetic on sizes, as int64, or
-            as float64 where it may be fractional), `"check"` (an index that may be negative or wrong, made safe), `"cast"`, `"reduce"`, `"scan"` (along the one reduce axis),
-            `"store"`, or a POINTWISE row's name.
+            as float64 where it may be fractional), `"check"` (an index that may be negative or wrong, made safe),
+            `"cast"`, `"reduce"`, `"scan"` (along the one reduce axis), `"store"`, or a POINTWISE row's name.
         args: operands. Of a load: an index for each of its `strides`, then the mask if it is `masked`.
         dtype: of the register; for `cast` to a half type the register is float32 and `attrs["dtype"]` says what to
             round to.

@@ -103,9 +103,8 @@ def dim_text(dim: Any, target: str = "python") -> str:
 
     Args:
         dim: int or sympy expression; fractional ones, which only occur as scalars, become floating expressions.
-        target: `"python"` (floor division is `//`; needs `math`), `"triton"` (the same, fractions in float64) or `"cpp"`
-            (helpers `mc_floordiv`, `mc_mod`,
-            `mc_max`, `mc_min` on int64; builtins of gcc and clang on double).
+        target: `"python"` (floor division is `//`; needs `math`), `"triton"` (the same, fractions in float64), or
+            `"cpp"` (helpers `mc_floordiv`, `mc_mod`, `mc_max`, `mc_min` on int64; builtins of gcc and clang on double).
     Raises:
         NotImplementedError: an expression kind that no printer rule knows; callers fall back to an extern call.
     """
