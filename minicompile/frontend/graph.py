@@ -179,7 +179,7 @@ class GraphBuilder:
         op = _SIZE_OPERATORS.get(type(expr).__name__)
         if op is None:
             tr.changed()
-            return int(example)
+            return int(self._example_of(expr, example))  # of this part alone, and a guard says so
         operands = [self._size_node(tr, argument, example) for argument in expr.args]
         result = operands[0]
         for count, operand in enumerate(operands[1:], 2):

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
+from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, SizeSource, Source
 from .guard_set import GuardSet
 from .kinds import Guard, Held, SameObjectGuard
 from .state import GlobalStateGuard
@@ -122,6 +122,7 @@ class _Writer:
         self.available: dict[Source, str] = {}
         self.watched: list[Held] = []
         self.bound = 0
+        self.ranks = {guard.source: len(guard.shape) for guard in self.tensors}
         self.uses = self._count_uses()
 
     # ---- what guards call ----
@@ -239,7 +240,7 @@ class _Writer:
         return uses
 
     def _share(self, source: Source) -> str:
-        if source not in self.available and self.uses[source] > 1:
+        if source not in self.available and (self.uses[source] > 1 or isinstance(source, SizeSource)):
             self._bind(source)
         return self.available.get(source) or _over_nearest(source, self.available)
 
@@ -247,6 +248,8 @@ class _Writer:
         if source in self.available:
             return
         self.namespace.update(source.bindings())
+        if isinstance(source, SizeSource) and self._bind_sizes(source.base):
+            return
         text = _over_nearest(source, self.available)
         if not text.isidentifier():
             name = f"{self.prefix}{self.bound}"
@@ -254,6 +257,20 @@ class _Writer:
             self.lines.append(f"{name} = {text}")
             text = name
         self.available[source] = text
+
+    def _bind_sizes(self, tensor: Source) -> bool:
+        """All sizes of a tensor that are read, in one go: `__g0, _ = x.shape` costs less than `x.size(0)`."""
+        rank = self.ranks.get(tensor)
+        if rank is None:
+            return False
+        names = []
+        for size in (SizeSource(tensor, dim) for dim in range(rank)):
+            names.append(f"{self.prefix}{self.bound}" if self.uses[size] else "_")
+            if self.uses[size]:
+                self.bound += 1
+                self.available[size] = names[-1]
+        self.lines.append(f"{', '.join(names)}{',' * (rank == 1)} = {self.read(tensor)}.shape")
+        return True
 
     # ---- the frame around the lines ----
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from ..frontend.sources import GlobalsSource, Source
+from ..frontend.sources import AttributesSource, GlobalsSource, Source
 from .constants import constant_key, is_constant, is_singleton
 
 
@@ -394,8 +394,11 @@ class InstanceAttrAbsentGuard(Guard):
     attr: str
     rank: ClassVar[int] = 10
 
+    def sources(self) -> tuple[Source, ...]:
+        return (AttributesSource(self.source),)
+
     def condition(self, scope: Scope) -> str:
-        return f"{self.attr!r} not in {scope.read(self.source)}.__dict__"
+        return f"{self.attr!r} not in {scope.read(AttributesSource(self.source))}"
 
     def miss(self, frame: Frame) -> str | None:
         if self.attr not in frame.value(self.source).__dict__:
@@ -489,9 +492,12 @@ class NoModuleHooksGuard(Guard):
     )
     rank: ClassVar[int] = 1
 
+    def sources(self) -> tuple[Source, ...]:
+        return (AttributesSource(self.source),)
+
     def condition(self, scope: Scope) -> str:
-        read = scope.read(self.source)
-        return f"not ({' or '.join(f'{read}.{hooks}' for hooks in self.HOOKS)})"
+        read = scope.read(AttributesSource(self.source))
+        return f"not ({' or '.join(f'{read}[{hooks!r}]' for hooks in self.HOOKS)})"
 
     def miss(self, frame: Frame) -> str | None:
         module = frame.value(self.source)

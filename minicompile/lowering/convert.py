@@ -180,6 +180,12 @@ class Converter(Emitter):
         self.values[id(fake)] = node
         return node
 
+    def is_negative(self, dim: Any) -> bool:
+        """Whether a number is below zero; for a symbolic one a guard says so from here on."""
+        if is_static(dim):
+            return bool(dim < 0)
+        return bool(shape_env(self.trace.inputs).evaluate_expr(dim < 0))
+
     def lies_by(self, strides: Sequence[Any]) -> None:
         """The current call's first result lies by these strides: the fake tensor is known to be wrong about them."""
         self.outs[0] = self.out = replace(self.out, strides=tuple(strides))
@@ -236,6 +242,12 @@ def live_calls(trace: Trace, needed: set[int]) -> list[Call]:
             needed.update(map(id, tensors_in(call.kwargs)))
             live.append(call)
     return live[::-1]
+
+
+def shape_env(inputs: Sequence[Any]) -> Any:
+    """Where the symbols of the inputs' sizes come from."""
+    sizes = (size for value in inputs for size in (value.shape if isinstance(value, torch.Tensor) else (value,)))
+    return next(size.node.shape_env for size in sizes if isinstance(size, torch.SymInt))
 
 
 def size_hints(inputs: Sequence[Any]) -> dict[str, int]:

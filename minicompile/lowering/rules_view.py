@@ -59,33 +59,35 @@ def repeat(c: Any, x: Node, repeats: Any) -> Node:
 # --- slices ---------------------------------------------------------------------------------------------------------
 
 
-def normal_index(index: Any, size: Any) -> Any:
+def normal_index(c: Any, index: Any, size: Any) -> Any:
     """A start or element index counted from the front."""
-    return index + size if is_static(index) and index < 0 else index
+    return index + size if c.is_negative(index) else index
 
 
-def slice_start(start: Any, size: Any) -> Any:
-    """A slice's start, counted from the front and not past the end, where that can be told."""
-    start = normal_index(0 if start is None else start, size)
-    return max(0, min(int(start), int(size))) if is_static(start) and is_static(size) else start
+def slice_start(c: Any, start: Any, size: Any) -> Any:
+    """A slice's start, counted from the front, and neither before it nor past the end."""
+    start = normal_index(c, 0 if start is None else start, size)
+    if c.is_negative(start):
+        return 0
+    return size if c.is_negative(size - start) else start
 
 
 @rule("slice.Tensor")
 def slice_(c: Any, x: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Node:
     dim %= x.tensor.rank
-    return c.slice(x, dim, slice_start(start, x.tensor.shape[dim]), c.out.shape[dim], step)
+    return c.slice(x, dim, slice_start(c, start, x.tensor.shape[dim]), c.out.shape[dim], step)
 
 
 @rule("narrow.default")
 def narrow(c: Any, x: Node, dim: int, start: Any, length: Any) -> Node:
     dim %= x.tensor.rank
-    return c.slice(x, dim, normal_index(start, x.tensor.shape[dim]), length)
+    return c.slice(x, dim, normal_index(c, start, x.tensor.shape[dim]), length)
 
 
 @rule("select.int")
 def select(c: Any, x: Node, dim: int, index: Any) -> Node:
     dim %= x.tensor.rank
-    return c.select(x, dim, normal_index(index, x.tensor.shape[dim]))
+    return c.select(x, dim, normal_index(c, index, x.tensor.shape[dim]))
 
 
 @rule("unbind.int")
@@ -112,7 +114,7 @@ def split(c: Any, x: Node, sizes: Any, dim: int = 0) -> list[Node]:
 @rule("select_scatter.default")
 def select_scatter(c: Any, x: Node, source: Node, dim: int, index: Any) -> Node:
     dim %= x.tensor.rank
-    index = normal_index(index, x.tensor.shape[dim])
+    index = normal_index(c, index, x.tensor.shape[dim])
     shape = x.tensor.shape
     source = c.reshape(c.cast(source, c.out.dtype), shape[:dim] + (1,) + shape[dim + 1 :])
     return c.where(c.eq(_positions(c, x, dim), index), source, x)

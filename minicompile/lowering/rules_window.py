@@ -167,7 +167,7 @@ def slice_scatter(
     if same_shape(source.tensor.shape, x.tensor.shape):
         return source
     size, length = x.tensor.shape[dim], source.tensor.shape[dim]
-    first = slice_start(start, size)
+    first = slice_start(c, start, size)
     if step == 1:
         value, mask = window(c, source, x.tensor.shape, {dim: first})
         return c.where(mask, value, x)

@@ -122,6 +122,39 @@ def test_sums_of_sizes_that_must_be_equal():
     assert len(compiled.entries) == 1
 
 
+def written(view):
+    def fn(x, y):
+        z = x.clone()
+        view(z, y.shape[0]).zero_()
+        return z
+
+    return fn
+
+
+FROM_THE_END = {
+    "start": lambda x, y: x[-y.shape[0] :] * 2,
+    "half": lambda x, y: x[-y.shape[0] // 2 :] * 2,
+    "stop": lambda x, y: x[: -y.shape[0]] * 2,
+    "stride": lambda x, y: x[-y.shape[0] : -1 : 2] * 2,
+    "beyond both ends": lambda x, y: (x[-3 * y.shape[0] :] * 2, x[3 * y.shape[0] :] * 2),
+    "element": lambda x, y: x[-y.shape[0]] * x[1 - y.shape[0]],
+    "narrow": lambda x, y: x.narrow(0, -y.shape[0], 1) * 2,
+    "write to a start": written(lambda z, n: z[-n:]),
+    "write to a stop": written(lambda z, n: z[:-n]),
+    "write to an element": written(lambda z, n: z.select(0, -n)),
+    "slice_scatter": lambda x, y: torch.slice_scatter(x, y[:1], 0, -y.shape[0], -y.shape[0] + 1),
+}
+
+
+@pytest.mark.parametrize("name", FROM_THE_END)
+def test_places_counted_from_the_end_by_a_symbol(name):
+    fn = FROM_THE_END[name]
+    compiled = minicompile.compile(fn, dynamic=True, fullgraph=True)
+    for rows, others in ((5, 3), (7, 2), (4, 3), (9, 8)):
+        x, y = torch.arange(1.0, rows + 1), torch.randn(others)
+        assert_same(compiled(x, y), fn(x, y))
+
+
 def test_layouts_under_symbols():
     def fn(x):
         return x * 2 + x.mean(0), x.is_contiguous()

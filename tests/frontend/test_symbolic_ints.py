@@ -16,6 +16,7 @@ USES = {
     "nested": lambda x, n: x * (2 * n + 1) - (n - 3) * 2,
     "two uses": lambda x, n: (x + n * 2, x * (n + 1), n * n),
     "floor division": lambda x, n: x + n // 2 + n % 3,
+    "negative divisors": lambda x, n: (-(n // 2 // -2), n // -2, n % -3, n // 2 % -2, 7 // -n if n else 0, x + n),
     "true division": lambda x, n: x * (n / 4) + 1 / n,
     "power": lambda x, n: x + n**2 + 2**n,
     "negated": lambda x, n: x + -n + abs(-n) + +n,

@@ -134,5 +134,6 @@ def test_a_key_without_literal_text_needs_a_source():
 
 def test_ancestors_go_to_the_root():
     weight = ModuleMemberSource(LAYERS, "_parameters", "weight")
-    steps = ["self.layers._parameters", "self.layers", "self._modules", "self"]
+    # A module's attribute dict, which the user does not see, is a step between it and its registries.
+    steps = ["self.layers._parameters", "self.layers", "self.layers", "self._modules", "self", "self"]
     assert [str(source) for source in weight.ancestors()] == steps

@@ -6,6 +6,7 @@ In: literals, guarded outside values, results of folding. Out: folded constants;
 from __future__ import annotations
 
 import enum
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -110,7 +111,7 @@ class SymIntValue(Value):
         if number is None:
             return None
         try:
-            result = op(number, self.sym) if swapped else op(self.sym, number)
+            result = _exact(op, number, self.sym) if swapped else _exact(op, self.sym, number)
         except TypeError:  # what ints can and symbolic ints cannot
             return tr.fold(op, *((other, specialized(tr, self)) if swapped else (specialized(tr, self), other)))
         except (ValueError, ZeroDivisionError) as error:
@@ -124,6 +125,15 @@ class SymIntValue(Value):
 
     def build(self, glue: Glue) -> str:
         return glue.size(self.sym)
+
+
+def _exact(op: Any, left: Any, right: Any) -> Any:
+    """The operation on symbolic ints. Torch joins `(n // 2) // -2` into `n // -4`, which is another number, so division
+    by something negative, which a guard makes sure of, turns both signs."""
+    if op in (operator.floordiv, operator.mod) and isinstance(right, (int, torch.SymInt)) and right < 0:
+        result = op(-left, -right)
+        return result if op is operator.floordiv else -result
+    return op(left, right)
 
 
 def _is_number(value: Value) -> bool:
