@@ -7,6 +7,7 @@ def load_rules() -> None:
     """Import every table of rules; costs nothing the second time."""
     from . import (  # noqa: F401
         rules_activation,
+        rules_conv,
         rules_creation,
         rules_index,
         rules_norm,
