@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import training
 from benchmarks.measure import BOUND, EAGER, INDUCTOR, OURS, Result, measure
 from benchmarks.report import table, verdict, write_json, write_svg
 from benchmarks.suite import QUICK, SUITE
@@ -49,3 +50,9 @@ def test_table_json_and_plot(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_quick_rows_exist(name: str) -> None:
     assert name in SUITE
+
+
+def test_a_training_row_is_measured() -> None:
+    times, first, saved = training.measure("MLP", inductor=False, rounds=2)
+    assert times.keys() == first.keys() == saved.keys() == {EAGER, OURS}
+    assert 0 < saved[OURS] <= saved[EAGER]

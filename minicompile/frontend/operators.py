@@ -7,6 +7,7 @@ result of the user's own `__add__` and the like, inlined.
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
@@ -142,6 +143,8 @@ def equal(tr: Tracer, left: Value, right: Value) -> bool:
     if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
         return _equal_sequences(tr, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue):
+        if left.kind is right.kind is OrderedDict and list(left.entries) != list(right.entries):
+            return False
         return set(left.entries) == set(right.entries) and all(
             equal(tr, value, right.entries[key]) for key, value in left.entries.items()
         )

@@ -191,6 +191,12 @@ def kinds_of_dicts(x: Tensor, ordered: OrderedDict[str, Any], lists: defaultdict
 
 
 @program(X)
+def order_counts_between_ordered_dicts_only(x: Tensor) -> Any:
+    one, other = OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)
+    return one == other, one != other, one == dict(other), dict(one) == other, one == OrderedDict(one), x + 1
+
+
+@program(X)
 def dict_methods(x: Tensor) -> Any:
     d: dict[Any, Any] = {"a": x, 2: "b", (1, 2): 3, None: 4, 2.5: 5}
     e = dict.fromkeys("ab", 0)
