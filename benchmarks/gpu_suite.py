@@ -88,8 +88,8 @@ def _small(x: Tensor) -> Tensor:
 def _chain(x: Tensor) -> Tensor:
     """Sums that cannot be one kernel."""
     for _ in range(10):
-        x = x - x.sum(0)
-        x = x * x.sum(1, keepdim=True)
+        x = x - x.mean(0)
+        x = x / (1 + x.abs().sum(1, keepdim=True))
     return x
 
 

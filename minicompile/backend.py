@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .backends import check_mode, check_options, compile_or_fall_back
+from .backends import check_mode, check_options, compile_or_fall_back, with_mode
 
 
 def minicompile_backend(
@@ -38,7 +38,7 @@ def minicompile_backend(
     check_options(options)
 
     def compiler(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(compile_or_fall_back(graph, inputs, options=options))
+        return make_boxed_func(compile_or_fall_back(graph, inputs, options=with_mode(mode, options)))
 
     backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler)
     return backend(gm, example_inputs)

@@ -19,7 +19,15 @@ from .pipeline import EagerGraph, compile_graph, compile_training, has_dependent
 
 Backend = Callable[..., Callable[..., Any]]
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES: dict[str | None, dict[str, bool]] = {
+    None: {},
+    "default": {},
+    "reduce-overhead": {"cuda_graphs": True},
+    "max-autotune": {"cuda_graphs": True, "tune": True},
+    "max-autotune-no-cudagraphs": {"tune": True},
+}
+"""Mode → what it turns on, on a GPU: `cuda_graphs`: calls are recorded and replayed (runtime/cuda_graphs.py); `tune`:
+block sizes are timed on the device (codegen/triton_tune.py)."""
 OPTIONS: dict[str, type] = {"exact_rounding": bool, "activation_memory_budget": float}
 """Name → type. activation_memory_budget: the part, from 0.0 to 1.0, of what is saved for backward by default that may
 be saved; below 1.0 backward computes more again."""
@@ -51,8 +59,8 @@ def _torch_backends() -> list[str]:
 
 def check_mode(mode: str | None) -> None:
     """Raises ValueError for an unknown mode."""
-    if mode is not None and mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r}; known modes: {', '.join(MODES)}")
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; known modes: {', '.join(filter(None, MODES))}")
 
 
 def check_options(options: dict[str, Any] | None) -> None:
@@ -88,7 +96,7 @@ def resolve(
     if backend == "eager":
         return _eager
     if backend in OWN_BACKENDS:
-        return OwnBackend(backend, options, strict)
+        return OwnBackend(backend, with_mode(mode, options), strict)
     if backend in _registered:
         return _registered[backend]
     if backend in _torch_backends():
@@ -112,6 +120,11 @@ class OwnBackend:
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return compile_or_fall_back(gm, example_inputs, target=self.target, options=self.options, strict=self.strict)
+
+
+def with_mode(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The options, and what a mode turns on."""
+    return {**(options or {}), **MODES[mode]} if MODES[mode] else options
 
 
 def _eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,7 +39,8 @@ def compile_ir(
 
     Args:
         backend: "cpp", "triton", or "auto": C++ for a graph on the CPU, Triton for one on a GPU.
-        options: `exact_rounding` (default: `config.exact_rounding`): half types are rounded after every operation.
+        options: `exact_rounding` (default: `config.exact_rounding`): half types are rounded after every operation;
+            `cuda_graphs`, `tune`: see `backends.MODES`.
         boxed: the result takes one list of the inputs, and empties it: each input can die after its last use.
     Raises:
         ValueError: an unknown back end, or one that cannot run on the graph's device.
@@ -53,6 +55,7 @@ def compile_ir(
     with _timed(seconds, "kernels"):
         exact = bool({"exact_rounding": config.exact_rounding, **(options or {})}["exact_rounding"])
         lowered = lower_units(plan.units, prepared, exact)
+        _mark_in_place(lowered, prepared, views)
         kernels = list(lowered.values())
         backend_module = _printer(backend)
         source, infos, calls = backend_module.build(
@@ -64,7 +67,7 @@ def compile_ir(
         }
         wrapper = write_wrapper(prepared, plan.units, launches, views, boxed)
     return CompiledGraph(
-        call=wrapper.call,
+        call=_recorded(wrapper.call, graph, boxed) if (options or {}).get("cuda_graphs") else wrapper.call,
         name=graph.name,
         ir=graph,
         kernels=[
@@ -79,6 +82,14 @@ def compile_ir(
         decisions=plan.decisions,
         seconds=seconds,
     )
+
+
+def _recorded(call: Callable[..., Any], graph: Graph, boxed: bool) -> Callable[..., Any]:
+    """The call, recorded as CUDA graphs; as it is for a graph on the CPU."""
+    from ..runtime.cuda_graphs import GraphedCall
+    from .graph_facts import facts_of
+
+    return call if _device(graph) is None else GraphedCall(call, facts_of(graph), boxed)
 
 
 def _device(graph: Graph) -> torch.device | None:
@@ -119,6 +130,14 @@ def lower_units(units: list[Unit], graph: Graph, exact: bool = False) -> dict[Un
             name = kernel_name(len(result), unit)
             result[unit] = lower_kernel(name, unit.members, set(unit.stored), unit.iteration, graph.symbols, exact)
     return result
+
+
+def _mark_in_place(lowered: dict[Unit, Lowered], graph: Graph, views: Views) -> None:
+    """Kernels that store what is to overwrite an input may be given that input to store into."""
+    written = {views.base(node) for _, node in graph.writes}
+    for unit, low in lowered.items():
+        if not written.isdisjoint(unit.stored):
+            lowered[unit] = replace(low, kernel=replace(low.kernel, in_place=True))
 
 
 def kernel_name(number: int, unit: Unit) -> str:

@@ -114,6 +114,7 @@ class Kernel:
         buffers: in the order in which they are passed: outputs last.
         body: operands come before their users.
         symbols: size symbols that are passed after the buffers, in order.
+        in_place: whether an output may be the memory of an input, element for element.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Kernel:
     buffers: tuple[Buffer, ...]
     body: tuple[Value, ...]
     symbols: tuple[str, ...]
+    in_place: bool = False
 
     def of_kind(self, kind: str) -> tuple[Axis, ...]:
         return tuple(axis for axis in self.axes if axis.kind == kind)

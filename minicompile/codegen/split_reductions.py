@@ -19,7 +19,7 @@ from ..ir.types import contiguous_strides
 PROGRAMS = 1024
 """First halves that are wanted, where results do not lie side by side; a piece of a row each."""
 
-TILES = 512
+TILES = 256
 """First halves that are wanted, where they do; a tile of 128 columns each."""
 
 LONG = 1 << 15

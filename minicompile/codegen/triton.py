@@ -105,6 +105,9 @@ class Printer:
 
     def _body(self) -> None:
         """Block-level values wait until a reduction needs them, then are printed piece by piece."""
+        if self.kernel.in_place and not self.kernel.is_reduction:
+            self._read_then_write()
+            return
         waiting: list[Value] = []
         for value in self.kernel.body:
             if value in self.block:
@@ -116,6 +119,15 @@ class Printer:
             else:
                 self._emit(value)
         self._each_piece(waiting)
+
+    def _read_then_write(self) -> None:
+        """Where an output may be an input: all threads have read before one writes."""
+        for value in self.kernel.body:
+            if value.op != "store":
+                self._emit(value)
+        self._line("tl.debug_barrier()")
+        for value in self.kernel.stores():
+            self._emit(value)
 
     def _each_piece(self, values: Sequence[Value]) -> None:
         for k, piece in enumerate(self.shape.pieces if values else ()):
@@ -262,7 +274,10 @@ class Printer:
             where += f" + {self._zeros(walked)}"
         elif not walked:
             where += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
-        text = f"tl.load({where}))" if mask is None else f"tl.load({where}), {mask}, other=0)"
+        rest = "" if mask is None else f", {mask}, other=0"
+        if self.shape.streams and "r" in walked:
+            rest += ', eviction_policy="evict_first"'
+        text = f"tl.load({where}){rest})"
         register = register_dtype(buffer.dtype)
         return text if register == buffer.dtype else f"{text}.to({TL_TYPES[register]})"
 

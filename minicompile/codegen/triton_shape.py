@@ -24,6 +24,9 @@ PERSISTENT = 8192
 LOOPED_BYTES = 8192
 """What one step of a loop over a longer row reads of its narrowest operand."""
 
+REREAD_BYTES = 1 << 15
+"""The same of a row that is read more than once: few programs at a time, so that their rows stay in the L2 cache."""
+
 COLUMN_LANES = 64
 """Longest reduction across memory that is loaded at once."""
 
@@ -55,6 +58,7 @@ class Shape:
         pieces: of a row kept in registers; empty for a loop.
         tile: the y and the x axis of a tile.
         columns: rows lie side by side in memory.
+        streams: whether what is read is read once only, and need not stay in a cache.
     """
 
     kind: str
@@ -64,6 +68,7 @@ class Shape:
     pieces: tuple[Piece, ...] = ()
     tile: tuple[Axis, ...] = ()
     columns: bool = False
+    streams: bool = False
 
     def programs(self, sizes: Mapping[str, int]) -> int:
         """Programs to launch, for values of the size symbols."""
@@ -81,7 +86,8 @@ def power_of_two(n: int) -> int:
 def shape_of(kernel: Kernel) -> Shape:
     """The shape that the heuristics choose."""
     if kernel.is_reduction:
-        return _columns(kernel) if lane_axis(kernel) is not None else _rows(kernel)
+        shape = _columns(kernel) if lane_axis(kernel) is not None else _rows(kernel)
+        return replace(shape, streams=_reads_once(kernel, shape))
     axes = _tile_axes(kernel)
     return _flat(kernel) if axes is None else _tile(kernel, axes)
 
@@ -168,6 +174,8 @@ def _rows(kernel: Kernel) -> Shape:
         block = min(1024 // lanes, power_of_two(max(rows // PROGRAMS, 1)), power_of_two(rows))
         warps = 1 if lanes >= 128 else max(1, min(4, block * lanes // 256))
     else:
+        if lanes >= 2048 and not _stores_rows(kernel):
+            per_thread = 8  # nothing to do but to wait for memory
         block, warps = 1, min(16, power_of_two(-(-lanes // (32 * per_thread))))
     return _row_shape(kernel, block, pieces, warps)
 
@@ -195,11 +203,26 @@ def _pieces(kernel: Kernel, size: int) -> tuple[Piece, ...]:
 
 def _looped(kernel: Kernel, rows: int) -> Shape:
     widths = [v.attrs["buffer"].dtype.itemsize for v in kernel.body if v.op == "load" and v.attrs["index"].terms]
-    lanes = max(1024, min(4096, LOOPED_BYTES // min(widths, default=4)))
-    warps = 8 if rows >= PROGRAMS // 4 else 16
+    width = min(widths, default=4)
+    lanes, warps = max(1024, min(4096, LOOPED_BYTES // width)), 16
     if any(value.op == "scan" for value in kernel.body):
         lanes, warps = 2048, 8
+    elif _stores_rows(kernel) and _operands(kernel) == 1 and kernel.hint("reduce") * width > 2 * REREAD_BYTES:
+        lanes, warps = REREAD_BYTES // max(width, 4), 32
     return Shape("rows", {"XBLOCK": 1, "RBLOCK": lanes}, ((kernel.size("parallel"), 1),), warps)
+
+
+def _stores_rows(kernel: Kernel) -> bool:
+    """Whether whole rows are stored, and not only what they are reduced to."""
+    return any(store.attrs["block"] for store in kernel.stores())
+
+
+def _reads_once(kernel: Kernel, shape: Shape) -> bool:
+    """Whether long rows are read in one go, and nothing as large is written."""
+    reductions = sum(value.op == "reduce" for value in kernel.body)
+    if kernel.hint("reduce") < 2048 or shape.columns or _stores_rows(kernel):
+        return False
+    return bool(shape.pieces) or reductions == 1
 
 
 def _operands(kernel: Kernel) -> int:
@@ -216,6 +239,5 @@ def _columns(kernel: Kernel) -> Shape:
         width = max(32, min(width, 4096 // lanes))
         warps = max(1, min(8, width * lanes // 512))
         return _row_shape(kernel, width, (Piece(0, lanes, lanes != size),), warps, columns=True)
-    lanes = max(8, min(32, power_of_two(-(-kernel.hint("reduce") // 8))))
-    blocks = {"XBLOCK": width, "RBLOCK": lanes}
-    return Shape("rows", blocks, ((kernel.size("parallel"), width),), 8, columns=True)
+    blocks = {"XBLOCK": width, "RBLOCK": 16}
+    return Shape("rows", blocks, ((kernel.size("parallel"), width),), 4, columns=True)

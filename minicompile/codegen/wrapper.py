@@ -163,8 +163,7 @@ class _Writer:
         reads = [self._reads(unit) for unit in self.units]
         stores = [unit.stored for unit in self.units]
         kernels = {unit: (launch.kernel, launch.nodes) for unit, launch in self.launches.items()}
-        if self._on_cpu():
-            self.direct = direct_writes(self.graph, self.units, kernels, self.views)
+        self.direct = direct_writes(self.graph, self.units, kernels, self.views)
         ours = {node for unit in self.units if not unit.is_extern for node in unit.stored} - set(self.direct)
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
         for i, unit in enumerate(self.units):
@@ -179,7 +178,7 @@ class _Writer:
                 self._line(f"del {', '.join(dict.fromkeys(dead))}")
 
     def _on_cpu(self) -> bool:
-        """Working in place follows from how C++ kernels are printed."""
+        """Only the CPU's kernels are printed so that they may overwrite what dies; a GPU's allocator has memory."""
         nodes = (node for unit in self.units for node in unit.stored if isinstance(node.type, TensorType))
         return all(node.tensor.device.type == "cpu" for node in nodes)
 

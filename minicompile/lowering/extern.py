@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 
 
 def has_effect(func: Any) -> bool:
-    """Whether a call does more than return a value: it draws random numbers, writes to an argument, returns nothing."""
+    """Whether a call does more than return a value: it draws random numbers, writes to an argument, returns nothing.
+
+    The backward of attention is given the state that its forward drew with, and draws the same numbers again.
+    """
     schema = func._schema
-    return schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in func.tags
+    if schema.is_mutable or not schema.returns:
+        return True
+    is_told = any(argument.name == "philox_seed" for argument in schema.arguments)
+    return torch.Tag.nondeterministic_seeded in func.tags and not is_told
 
 
 def emit_extern(c: Converter, call: Call) -> list[Node | None]:

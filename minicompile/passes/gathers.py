@@ -2,7 +2,8 @@
 
 In, out: a Graph. `gather(f(x, expand(r)), i)` becomes `f(gather(x, i), expand(r))` where f is a short chain of cheap
 pointwise ops over tensors that are in memory anyhow, r has size 1 in the gathered dimensions, and much less is gathered
-than there is. Masked gathers stay: f(0) need not be 0."""
+than there is, or f is next to nothing (the negated half of a rotary embedding). f(0) need not be 0: of a masked gather
+the result is masked again."""
 
 from __future__ import annotations
 
@@ -19,6 +20,9 @@ IN_MEMORY = ("input", "constant", "extern", "getitem")
 MAX_COST = 16
 """What is computed anew for each gathered element, at most: one exp, or a few additions."""
 
+FREE_COST = 2
+"""What is computed anew however much is gathered."""
+
 LESS = 8
 """How many times fewer elements must be gathered than there are."""
 
@@ -28,11 +32,21 @@ def run(graph: Graph) -> Graph:
 
     def rule(node: Node, args: tuple[Any, ...]) -> Node:
         new = keep(node, args)
-        if new.op != GATHER or new.attrs["masked"] or not _is_small_part(new) or _cost(new.args[0]) > MAX_COST:
+        if new.op != GATHER or _cost(new.args[0]) > (MAX_COST if _is_small_part(new) else FREE_COST):
             return new
-        return _sunk(new, new.args[0]) or new
+        sunk = _sunk(new, new.args[0])
+        if sunk is None:
+            return new
+        return Node("where", (new.args[-1], sunk, 0), {}, new.tensor, new.origin) if new.attrs["masked"] else sunk
 
     return graph.rewrite(rule)
+
+
+def _in_memory(node: Node) -> bool:
+    """Whether a gather can read the node, or the part of it that it is, where it lies."""
+    while node.op in ("slice", "permute"):
+        node = node.args[0]
+    return node.op in IN_MEMORY
 
 
 def _is_small_part(node: Node) -> bool:
@@ -60,7 +74,7 @@ def _sunk(gather: Node, source: Node) -> Node | None:
 
 def _operand(gather: Node, node: Node) -> Node | None:
     shape = gather.tensor.shape
-    if node.op in IN_MEMORY:
+    if _in_memory(node):
         type = node.tensor.like(shape=shape)
         return replace(gather, args=(node, *gather.args[1:]), type=type)
     if node.op == "expand":

@@ -12,7 +12,7 @@ import sympy
 import torch
 
 from minicompile import passes
-from minicompile.codegen.compile import lower_units
+from minicompile.codegen.compile import compile_ir, lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.prepare import Views, prepare, storage_strides
 from minicompile.codegen.split_reductions import split_reductions
@@ -232,3 +232,28 @@ def test_random_graphs(seed: int) -> None:
 def without_views(graph: Graph) -> Graph:
     """The graph with those outputs only that kernels store."""
     return replace(graph, outputs=tuple(out for out in graph.outputs if out.op not in VIEWS and out.op != "input"))
+
+
+def test_an_output_may_be_an_input() -> None:
+    def step(p: torch.Tensor, g: torch.Tensor, m: torch.Tensor) -> None:
+        m.mul_(0.9).add_(g)
+        p.sub_(m * 0.1)
+
+    p, g, m = torch.randn(3000), torch.randn(3000), torch.randn(3000)
+    compiled = compile_ir(passes.run(lowered(step, p, g, m)), backend="triton")
+    assert "copy_" not in compiled.wrapper_source and "debug_barrier" in compiled.native_source
+    want = [p.clone(), g.clone(), m.clone()]
+    compiled(p, g, m)
+    step(*want)
+    assert torch.allclose(p, want[0]) and torch.allclose(m, want[2])
+
+
+def test_rotary_is_one_kernel() -> None:
+    def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    x, cos, sin = torch.randn(2, 3, 5, 8), torch.randn(5, 8), torch.randn(5, 8)
+    graph = passes.run(lowered(rotary, x, cos, sin))
+    assert len(fuse(prepare(graph), Views()).units) == 1
+    check(graph, x, cos, sin)

@@ -1,0 +1,248 @@
+"""mode="reduce-overhead": record a compiled graph's kernels once, and replay them with one call of the driver.
+
+In: the function that runs a compiled graph, and the facts about its inputs and outputs. Out: `GraphedCall`, a function
+that does the same.
+
+A recording is tied to addresses. The rules, which make that invisible:
+
+* The first call runs plainly; it compiles, loads and initialises what must not happen during a recording.
+* An input is read and written where it lies: a recording fits a call if every such input has the address that it had.
+  After `RECORDINGS` of them, inputs whose address varied are copied to a place of their own before each replay.
+* An output lies in the recording's own memory, and the caller gets an alias. A recording is replayed only when nobody
+  holds an output of its last replay (nor a view of one, nor autograd a saved one): otherwise another recording is
+  made, and when all are in use, the call runs plainly. So no result is ever overwritten under its owner.
+* What cannot be recorded runs plainly, and `reason` says why.
+
+Every recording has a memory pool of its own: in a shared one, replaying the older would overwrite outputs that the
+younger has put where the older keeps its intermediate results."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+log = logging.getLogger(__name__)
+
+RECORDINGS = 4
+"""Recordings for one set of sizes."""
+
+Call = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class InputPlace:
+    """An output that is input number `index`, or (`whole` false) a view of it."""
+
+    index: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a recording must know of a compiled graph.
+
+    Attributes:
+        tensors: positions of the inputs that are tensors.
+        written: positions of the inputs that are written.
+        views: output number → the input that it is, or is a view of.
+        dynamic: whether sizes are symbolic: then recordings belong to the shapes of a call.
+        reason: why nothing can be recorded, or None.
+    """
+
+    tensors: tuple[int, ...]
+    written: frozenset[int] = frozenset()
+    views: dict[int, InputPlace] = field(default_factory=dict)
+    dynamic: bool = False
+    reason: str | None = None
+
+
+def capture(call: Call, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """Record `call(*args)` on this thread's device. (the graph, the results: their memory is filled by a replay)"""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        results = call(*args)
+    return graph, results
+
+
+class Recording:
+    """One recorded graph with the memory that it reads and writes."""
+
+    def __init__(self, facts: Facts, call: Call, args: Sequence[Any], copied: frozenset[int], record: Any) -> None:
+        self.facts = facts
+        self.copies: list[tuple[int, torch.Tensor]] = []
+        actual = list(args)
+        for i in sorted(copied):
+            actual[i], memory = _like(args[i])
+            self.copies.append((i, memory))
+        self.in_place = [i for i in facts.tensors if i not in copied]
+        self.addresses = [arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in args]
+        self.graph, results = record(call, actual)
+        self.outputs = [self._output(k, result, results, args) for k, result in enumerate(results)]
+        self.owned = [k for k, out in enumerate(self.outputs) if out is None]
+        self.results = results
+        storages = {results[k].untyped_storage()._cdata for k in self.owned}
+        self.uses = [(storage, torch._C._storage_Use_Count(storage)) for storage in storages]
+        self.only_new = len(self.owned) == len(results)
+
+    def _output(self, k: int, result: Any, results: tuple[Any, ...], args: Sequence[Any]) -> Any:
+        """How output k is made: None: an alias of our result; else a function of the arguments and the outputs made."""
+        place = self.facts.views.get(k)
+        if place is not None:
+            return _view_of(place, result, args)
+        first = next(j for j, other in enumerate(results) if other is result)
+        if isinstance(result, torch.Tensor):
+            return None if first == k else lambda args, made: made[first]
+        return lambda args, made: result
+
+    def fits(self, args: Sequence[Any]) -> bool:
+        """Whether all inputs that are used where they lie, lie where they lay."""
+        return _same_addresses(args, self.addresses, self.in_place)
+
+    def is_free(self) -> bool:
+        """Whether nobody holds an output of the last replay."""
+        for storage, uses in self.uses:
+            if _use_count(storage) != uses:
+                return False
+        return True
+
+    def run(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        for i, memory in self.copies:
+            memory.copy_(_distinct(args[i]))
+        self.graph.replay()
+        if self.facts.written:
+            torch.autograd.graph.increment_version([args[i] for i in self.facts.written])
+        if self.only_new:
+            return tuple([result.detach() for result in self.results])
+        made: list[Any] = []
+        for make, result in zip(self.outputs, self.results, strict=True):
+            made.append(result.detach() if make is None else make(args, made))
+        return tuple(made)
+
+
+def _view_of(place: InputPlace, result: torch.Tensor, args: Sequence[Any]) -> Callable[..., Any]:
+    index = place.index
+    if place.whole:
+        return lambda args, made: args[index]
+    shape, strides = tuple(result.shape), result.stride()
+    offset = result.storage_offset() - args[index].storage_offset()
+    return lambda args, made: args[index].as_strided(shape, strides, args[index].storage_offset() + offset)
+
+
+def _like(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor of the same shape and strides in new memory; and the part of it whose elements are distinct."""
+    part = _distinct(tensor)
+    memory = torch.empty_strided(part.shape, part.stride(), dtype=tensor.dtype, device=tensor.device)
+    return memory.as_strided(tensor.shape, tensor.stride()), memory
+
+
+def _distinct(tensor: torch.Tensor) -> torch.Tensor:
+    """Without the repetitions of expanded dimensions."""
+    strides = tensor.stride()
+    if 0 not in strides:
+        return tensor
+    shape = [min(size, 1) if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)]
+    return tensor.as_strided(shape, strides)
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two elements may share memory."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
+def _same_addresses_in_python(args: Sequence[Any], addresses: Sequence[Any], where: Sequence[int]) -> bool:
+    return all(args[i].data_ptr() == addresses[i] for i in where)
+
+
+_use_count = torch._C._storage_Use_Count
+_same_addresses = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _same_addresses_in_python)
+
+
+class GraphedCall:
+    """See the module's docstring. `boxed`: the function takes one list of its arguments, and empties it."""
+
+    def __init__(
+        self, call: Call, facts: Facts, boxed: bool = False, record: Any = capture,
+        is_recording: Callable[[], bool] = torch.cuda.is_current_stream_capturing,
+    ) -> None:
+        self.plain, self.facts, self.boxed, self.record, self.is_recording = call, facts, boxed, record, is_recording
+        self.call: Call = (lambda *args: call(list(args))) if boxed else call
+        self.reason = facts.reason
+        self.recordings: dict[Any, list[Recording]] = {}
+        self.copied: frozenset[int] = frozenset()
+        self.lock = threading.Lock()
+
+    def __call__(self, *given: Any) -> tuple[Any, ...]:
+        if self.reason is not None or not self.lock.acquire(blocking=False):
+            return self.plain(*given)
+        try:
+            args = list(given[0]) if self.boxed else list(given)
+            # if somebody else is recording, our kernels become a part of that
+            recording = None if self.is_recording() else self._recording(args)
+            if recording is not None:
+                if self.boxed:
+                    given[0].clear()
+                return recording.run(args)
+        finally:
+            self.lock.release()
+        return self.plain(*given)
+
+    def _recording(self, args: list[Any]) -> Recording | None:
+        """The recording to replay; None: run plainly."""
+        key = self._key(args) if self.facts.dynamic else None
+        known = self.recordings.get(key)
+        if known is None:
+            self.recordings[key] = []
+            return None
+        fitting = False
+        for recording in known:
+            if recording.fits(args):
+                fitting = True
+                if recording.is_free():
+                    return recording
+        if len(known) >= RECORDINGS:
+            if fitting or not self._copy_what_varies(known, args):
+                return None
+            known.clear()
+        return self._record(known, args)
+
+    def _key(self, args: Sequence[Any]) -> Any:
+        return tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
+
+    def _copy_what_varies(self, known: Sequence[Recording], args: Sequence[Any]) -> bool:
+        """Copy the inputs that lay at different addresses from now on; False where that cannot be done."""
+        varying = {
+            i for i in self.facts.tensors for recording in known
+            if i not in self.copied and recording.addresses[i] != args[i].data_ptr()
+        }
+        if varying & self.facts.written:
+            return self._give_up("an input that is written comes with ever other addresses")
+        if any(_overlaps(_distinct(args[i])) for i in varying):
+            return self._give_up("an input that overlaps itself comes with ever other addresses")
+        self.copied |= varying
+        return True
+
+    def _give_up(self, reason: str) -> bool:
+        self.reason = reason
+        self.recordings.clear()
+        log.warning("CUDA graphs are not used: %s", reason)
+        return False
+
+    def _record(self, known: list[Recording], args: Sequence[Any]) -> Recording | None:
+        try:
+            recording = Recording(self.facts, self.call, args, self.copied, self.record)
+        except Exception as error:  # whatever the reason: the graph runs without being recorded
+            self._give_up(f"recording failed: {type(error).__name__}: {error}")
+            return None
+        known.append(recording)
+        return recording
