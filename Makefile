@@ -4,6 +4,7 @@
 #   make fuzz [FUZZ=--programs=50000]  random programs, on all processors: eager, the reference interpreter and C++
 #                                    must agree; --seed=S --workers=N; without --programs for 10 minutes
 #   make bench [ARGS=--quick]        speed beside eager and torch.compile; table, bench-output/bench.json and .svg
+#   make bench-gpu [ARGS=--models]   the same on a GPU, beside a copy of as many bytes; bench-output/gpu.json
 #   make lint                        ruff, and mypy on the package
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
 
-.PHONY: help demo test fuzz bench lint install clean
+.PHONY: help demo test fuzz bench bench-gpu lint install clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -29,6 +30,9 @@ fuzz: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-gpu: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

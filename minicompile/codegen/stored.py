@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.cpp_build import build_shared_object
+from ..runtime.cuda_graphs import GraphedCall
 from ..runtime.launch import load_kernel
 from .compiled import CompiledGraph, KernelInfo
 from .native_text import without_origins
@@ -67,6 +68,8 @@ def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
     """Raises ValueError for what is no CompiledGraph of C++ kernels alone."""
     if not isinstance(compiled, CompiledGraph) or any(kernel.language != "cpp" for kernel in compiled.kernels):
         raise ValueError("only graphs of C++ kernels are stored")
+    if isinstance(compiled.call, GraphedCall):
+        raise ValueError("what is recorded as CUDA graphs belongs to its process")
     objects = {name: _packed(value) for name, value in compiled.objects.items()}
     details = dumps(tuple(getattr(compiled, name) for name in _DETAILS))
     return StoredGraph(

@@ -64,8 +64,13 @@ class Facts:
 def capture(call: Call, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
     """Record `call(*args)` on this thread's device. (the graph, the results: their memory is filled by a replay)"""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        results = call(*args)
+    clear = torch._C._cuda_clearCublasWorkspaces  # cuBLAS's scratch memory is to lie in this recording's own pool
+    clear()
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            results = call(*args)
+    finally:
+        clear()
     return graph, results
 
 
