@@ -18,11 +18,17 @@ from .rules_pointwise import as_bool
 
 
 def dims_of(x: Node, dim: Any) -> tuple[int, ...]:
-    """The reduced dimensions, sorted and non-negative; None and () mean all of them."""
+    """The reduced dimensions, sorted and non-negative; None and () mean all of them.
+
+    Raises NotConvertible for one that does not exist: not every shape rule of torch's looks (softmax's does not), and
+    the extern call raises as eager does.
+    """
     rank = x.tensor.rank
     if dim is None or dim == ():
         return tuple(range(rank))
     dims = (dim,) if isinstance(dim, int) else dim
+    if any(not -max(rank, 1) <= d < max(rank, 1) for d in dims):
+        raise NotConvertible(f"dimension {dim} of {rank}")
     return tuple(sorted(d % max(rank, 1) for d in dims)) if rank else ()
 
 

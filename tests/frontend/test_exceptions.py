@@ -44,6 +44,15 @@ def test_shape_mismatch() -> None:
     assert_same_exception(fn, lambda: (X, []))
 
 
+@pytest.mark.parametrize("dim", [-2, 1])
+@pytest.mark.parametrize("fn", [torch.softmax, torch.log_softmax, torch.cumsum, torch.amax, torch.argmax, torch.sum])
+def test_a_dimension_that_does_not_exist(fn: Any, dim: int) -> None:
+    compiled = minicompile.compile(lambda x: fn(x, dim))
+    for _ in range(2):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            compiled(torch.ones(6))
+
+
 def test_index_out_of_range_in_the_graph() -> None:
     def fn(x: Tensor, index: Tensor, log: list[int]) -> Tensor:
         log.append(1)

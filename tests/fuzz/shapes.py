@@ -46,7 +46,8 @@ TENSORS = (
     "t * {i}", "t + {i} / 2", "t / t.shape[0]", "t - {i} % 2", "t @ t.t()", "t @ t.transpose(-1, -2)", "t * t[:1]",
     "t + t[..., :1]", "t.chunk(2)[0]", "t.split(2)[-1]", "t.index_select(0, torch.arange({i} % t.shape[0] + 1))",
     "t.masked_fill(t > {i}, 0.0)", "t[1:] - t[:-1]", "t.unfold(0, 2, 1)", "t.tril({i} % 3)", "t.clone().mul_({i})",
-    "t if {i} > {i} else t * 2", "t.relu() if {i} % 2 == 0 else -t", "sum(t[k] for k in range(min(3, t.shape[0])))",
+    "t if {i} > {i} else t * 2", "t.relu() if {i} % 2 == 0 else -t",
+    "sum((t[k] for k in range(min(3, t.shape[0]))), t * 0)",
     "t.softmax({d})", "t.as_strided(t.shape, t.stride())", "t.view(t.shape)", "t.movedim(0, -1)",
 )  # fmt: skip
 LIMIT = 4000
