@@ -190,13 +190,13 @@ class Attempt:
                 raise SkipFrame(f"{generator.describe()} is left in the middle of a `try`")
         tr.guard_aliases()
         call_lines, record = self._graph_call(glue)
+        self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager
         begin = time.perf_counter()
         compiled = self._compile_graph(record) if record is not None else None
         seconds["backend"] = time.perf_counter() - begin
         guards = tr.guards
         if tr.graph.shapes is not None:  # only now: the backend may have assumed something about sizes as well
             guards.update(tr.graph.shapes.guards())
-        self._guard_memory()
         begin = time.perf_counter()
         parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
         text, namespace, check = assemble(self.segment, guards, parts)
