@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DrawingUnavailable
 from .graph import BufferView, Graph, InputView, Node, nodes_in
-from .ops import CREATION, REDUCTIONS, VIEWS, is_pointwise
+from .ops import CREATION, REDUCTIONS, SCANS, VIEWS, is_pointwise
 from .symbols import dim_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ FORMATS = ("svg", "png", "pdf")
 COLOURS = {
     "input": "#d9e8f6", "output": "#d9e8f6", "pointwise": "#d5ecd4", "reduction": "#fbe3c0", "view": "#eeeeee",
     "creation": "#f4f4d7", "extern": "#f6d5d5", "call": "#d5ecd4",
+    "gather": "#e6dbf2", "scan": "#fbe3c0",
 }
 """Fill colour per kind of node."""
 
@@ -42,7 +43,9 @@ def kind_of(op: str) -> str:
         return "view"
     if op in CREATION or op == "constant":
         return "creation"
-    return op
+    if op in SCANS:
+        return "scan"
+    return "pointwise" if op == "cast" else op
 
 
 def to_dot(graph: Graph, groups: Mapping[Node, str] | None = None) -> graphviz.Digraph:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from minicompile.ir.dot import COLOURS, fx_to_dot, render, to_dot
+from minicompile.ir.dot import COLOURS, fx_to_dot, kind_of, render, to_dot
 from minicompile.ir.graph import InputView, Origin
+from minicompile.ir.ops import CREATION, GATHER, POINTWISE, REDUCTIONS, SCANS, STRUCTURAL, VIEWS
 
 from .builders import Build, tensor_type
 
@@ -62,3 +63,8 @@ def test_fx_graphs(tmp_path):
     drawing = fx_to_dot(gm)
     assert "torch.relu" in drawing.source and "float32[2, 3]" in drawing.source and "operator.add" in drawing.source
     assert render(drawing, str(tmp_path / "fx.svg")).endswith("fx.svg")
+
+
+@pytest.mark.parametrize("op", sorted({*POINTWISE, *REDUCTIONS, *SCANS, *VIEWS, *CREATION, *STRUCTURAL, GATHER}))
+def test_every_op_has_a_colour(op):
+    assert kind_of(op) in COLOURS
