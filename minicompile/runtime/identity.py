@@ -41,7 +41,7 @@ def _installed() -> str:
 def _package() -> str:
     """A hash over the names, sizes and times of change of all our files."""
     root = Path(__file__).parent.parent
-    found = sorted(path for path in root.rglob("*") if path.suffix in (".py", ".so"))
+    found = sorted(path for path in root.rglob("*") if path.suffix in (".py", ".so", ".h"))
     return hashlib.sha256("\n".join(f"{path}|{_status(path)}" for path in found).encode()).hexdigest()
 
 
