@@ -211,7 +211,11 @@ class GeneratorValue(Value):
         if self.is_started:
             self.restart("is in use across a graph break")
         parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
-        return f"{glue.ref(self.function)}({', '.join(parts)})"
+        return f"{self.maker(glue)}({', '.join(parts)})"
+
+    def maker(self, glue: Glue) -> str:
+        """Text for what a call of makes the real iterator."""
+        return glue.ref(self.function)
 
     def restart(self, why: str) -> NoReturn:
         """Trace again, and make the generator a real one."""

@@ -39,13 +39,8 @@ class PolyfillValue(GeneratorValue):
     def describe(self) -> str:
         return f"itertools.{self.kind.__name__}()"
 
-    def build(self, glue: Glue) -> str:
-        if self.is_finished:
-            return "__iter__(())"
-        if self.is_started:
-            self.restart("is in use across a graph break")
-        parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
-        return f"{glue.keep(self.original)}({', '.join(parts)})"
+    def maker(self, glue: Glue) -> str:
+        return glue.keep(self.original)
 
 
 def _lazy(original: Any, kind: type, polyfill: Any) -> None:
