@@ -195,9 +195,18 @@ def _is_callable_constant(obj: Any) -> bool:
     return has_rule(obj) or is_torch_function(obj)
 
 
-def _callable(tr: Tracer, obj: Any, source: Source) -> Value:
-    tr.guard_identity(source, obj)
-    return CallableValue(obj, source)
+def _same_object(kind: Callable[[Any, Source], Value]) -> Maker:
+    """Makes values of objects that programs share: guarded to be that very object."""
+
+    def make(tr: Tracer, obj: Any, source: Source) -> Value:
+        tr.guard_identity(source, obj)
+        return kind(obj, source)
+
+    return make
+
+
+_callable, _class, _module = _same_object(CallableValue), _same_object(ClassValue), _same_object(PyModuleValue)
+_cached_function, _code = _same_object(CachedFunctionValue), _same_object(CodeValue)
 
 
 def _compiled(tr: Tracer, obj: Any, source: Source) -> Value:
@@ -205,16 +214,6 @@ def _compiled(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     name = "__minicompile_original__"
     return tr.wrap(obj.__dict__[name], InstanceDictSource(source, name))
-
-
-def _class(tr: Tracer, obj: type, source: Source) -> Value:
-    tr.guard_identity(source, obj)
-    return ClassValue(obj, source)
-
-
-def _module(tr: Tracer, obj: types.ModuleType, source: Source) -> Value:
-    tr.guard_identity(source, obj)
-    return PyModuleValue(obj, source)
 
 
 def _cell(tr: Tracer, obj: types.CellType, source: Source) -> Value:
@@ -233,16 +232,6 @@ def _deque(tr: Tracer, obj: deque[Any], source: Source) -> Value:
     tr.guard(LengthGuard(source, len(obj)))
     tr.guard(ConstantGuard(AttrSource(source, "maxlen"), obj.maxlen))
     return DequeValue([Lazy(item, ItemSource(source, index)) for index, item in enumerate(obj)], obj.maxlen, source)
-
-
-def _cached_function(tr: Tracer, obj: Any, source: Source) -> Value:
-    tr.guard_identity(source, obj)
-    return CachedFunctionValue(obj, source)
-
-
-def _code(tr: Tracer, obj: types.CodeType, source: Source) -> Value:
-    tr.guard_identity(source, obj)
-    return CodeValue(obj, source)
 
 
 def _getter(tr: Tracer, obj: Any, source: Source) -> Value:
