@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils._pytree import register_pytree_node
 
 from .conftest import assert_like_eager
+from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 
@@ -27,15 +28,8 @@ def tensors(*shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 
 X, Y = tensors((4, 8), (4, 8))
-PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-
-def program(*args: Any) -> Any:
-    def register(fn: Any) -> Any:
-        PROGRAMS[fn.__name__] = (fn, args)
-        return fn
-
-    return register
+PROGRAMS = Programs()
+program = PROGRAMS.program
 
 
 # ---- functions and arguments ----

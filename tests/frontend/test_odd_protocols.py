@@ -16,28 +16,12 @@ import pytest
 import torch
 
 from .conftest import assert_like_eager
+from .programs import Obj, Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4) / 8
-PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-
-def program(*args: Any) -> Any:
-    def register(fn: Any) -> Any:
-        PROGRAMS[fn.__name__] = (fn, args)
-        return fn
-
-    return register
-
-
-class Obj:
-    k = 1
-
-    def __init__(self, v: Any) -> None:
-        self.v = v
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Obj) and vars(self) == vars(other)
+PROGRAMS = Programs()
+program = PROGRAMS.program
 
 
 @program(X)

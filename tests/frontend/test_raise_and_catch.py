@@ -13,18 +13,12 @@ import torch
 from torch import Tensor
 
 from .conftest import assert_like_eager
+from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4)
-PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-
-def program(*args: Any) -> Any:
-    def register(fn: Any) -> Any:
-        PROGRAMS[fn.__name__] = (fn, args)
-        return fn
-
-    return register
+PROGRAMS = Programs()
+program = PROGRAMS.program
 
 
 class Stop(Exception):
