@@ -155,7 +155,7 @@ def _write_graph(graph: Any, folder: Path, stem: str) -> None:
         (folder / f"{stem}_eager.txt").write_text(f"This graph runs in eager mode: {compiled.reason}\n")
         return
     for step, (label, ir) in enumerate((("ir_before", compiled.ir_before), ("ir_after", compiled.ir)), start=2):
-        (folder / f"{stem}_{step}_{label}.py").write_text(ir.print())
+        (folder / f"{stem}_{step}_{label}.py").write_text(str(ir))
         _draw(ir.to_dot(), folder / f"{stem}_{step}_{label}.svg")
     suffix = "cpp" if all(kernel.language == "cpp" for kernel in compiled.kernels) else "triton.py"
     (folder / f"{stem}_4_kernels.{suffix}").write_text(compiled.native_source)

@@ -5,7 +5,7 @@ Out: records of level INFO on `minicompile.<name>`; a handler of ours only if th
 a terminal, a plain one elsewhere. Nothing is logged, and no text is built, for a subject that is off.
 
     log = logs.get("graph")
-    if log.on: log("traced %s", graph.print())
+    if log.on: log("traced %s", str(graph))
 """
 
 from __future__ import annotations

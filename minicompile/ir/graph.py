@@ -149,10 +149,10 @@ class Graph:
         return rewrite_graph(self, rule)
 
     def print(self) -> str:
-        """The graph as runnable Python text, the user's source line above each group."""
-        from .printer import print_graph
-
-        return print_graph(self)
+        """Print the graph as runnable Python text, the user's source line above each group; returns the text too."""
+        text = str(self)
+        print(text)
+        return text
 
     def to_dot(self, groups: Mapping[Node, str] | None = None) -> Any:
         """The graph as a `graphviz.Digraph`; `groups` (node → kernel name) draws a box around each kernel."""
@@ -167,7 +167,9 @@ class Graph:
         return render(self, path)
 
     def __str__(self) -> str:
-        return self.print()
+        from .printer import print_graph
+
+        return print_graph(self)
 
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})

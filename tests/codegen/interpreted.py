@@ -111,6 +111,9 @@ SPLIT = {
     "inner dimensions": (lambda x: x.var((0, 2)), (16, 5, 1024)),
     "a prime": (lambda x: x.sum(), (65537,)),
     "few rows": (lambda x: x.softmax(1), (2, 65536)),
+    "variance of columns": (lambda x: torch.var_mean(x + 30, 0), (40000, 7)),
+    "variance of channels": (lambda x: (x - 50).std((0, 2)), (16, 8, 2048)),
+    "variance of all": (lambda x: (x * 3 + 100).std(), (1 << 16,)),
 }
 
 

@@ -67,7 +67,7 @@ def check(programs: Sequence[Program]) -> list[tuple[Program, str]]:
         try:
             compare(one, graph, compiled(*one.inputs), "C++")
         except Exception as error:
-            text = "\n".join([_text(error), compiled.ir.print(), *(kernel.ir for kernel in compiled.kernels)])
+            text = "\n".join([_text(error), str(compiled.ir), *(kernel.ir for kernel in compiled.kernels)])
             failures.append((one, text))
     return failures
 

@@ -39,7 +39,7 @@ def test_a_transformer_block() -> None:
         wanted = block(x)
     (record,) = explained.graphs
     graph = record.compiled.ir
-    text = graph.print()
+    text = str(graph)
     assert len(text.splitlines()) <= SCREEN
     for line in ("scores = (q @ k.transpose(-1, -2))", "return x + self.down(F.gelu(self.up(self.norm_2(x))))"):
         assert line in text

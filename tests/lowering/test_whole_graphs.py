@@ -63,7 +63,7 @@ def test_salience(check):
 def test_the_transformer_block_prints_on_a_screen_and_runs(check):
     inputs = block_inputs()
     graph = passes.run(check(block, *inputs))
-    text = graph.print()
+    text = str(graph)
     assert len(text.splitlines()) <= 50 and max(map(len, text.splitlines())) < 250
     torch.testing.assert_close(runnable(graph)(*inputs)[0], block(*inputs))
     assert sorted(set(externs(graph))) == [

@@ -20,7 +20,7 @@ I32, BOOL, BF16 = torch.int32, torch.bool, torch.bfloat16
 
 def body(graph: Graph) -> str:
     """The printed function without imports, header and types."""
-    lines = graph.print().split("):\n", 1)[1].splitlines()
+    lines = str(graph).split("):\n", 1)[1].splitlines()
     return "\n".join(line.strip().split("  #")[0] for line in lines)
 
 
