@@ -1,4 +1,4 @@
-"""The command line: `minicompile demo | doctor | explain | cache`.
+"""The command line: `minicompile demo | doctor | explain | compare | cache`.
 
 In: arguments. Out: rich tables on the terminal, files where asked. argparse does the reading; each command is one
 function.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,14 +35,31 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what was found on this machine, and what to do about the rest")
     doctor.set_defaults(run=_doctor)
 
-    explain = commands.add_parser("explain", help="graphs, breaks, kernels and guards of one example program")
-    explain.add_argument("program", help="a name of the demo's table, such as InformationScorer")
+    explain = commands.add_parser("explain", help="what became of a function: graphs, breaks, kernels, guards")
+    _add_target(explain)
     explain.set_defaults(run=_explain)
+
+    compare = commands.add_parser("compare", help="eager, minicompile and torch.compile side by side")
+    _add_target(compare)
+    compare.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
+    compare.add_argument("--rounds", type=int, default=9, help="turns that each candidate gets (default: 9)")
+    compare.add_argument("--html", metavar="FILE", help="write one page that shows every stage side by side")
+    compare.add_argument("--json", metavar="FILE", help="write everything as data")
+    compare.set_defaults(run=_compare)
 
     cache = commands.add_parser("cache", help="the folder of compiled kernels")
     cache.add_argument("action", choices=("info", "clear"))
     cache.set_defaults(run=_cache)
     return parser
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    command.add_argument("target", help="path.py:function, or a name of the demo's table, such as InformationScorer")
+    command.add_argument(
+        "--args", metavar="EXPRESSION", help="what to call it with: 'torch.ones(8), 3' (default: the file's fn_args)"
+    )
+    command.add_argument("--device", default="cpu", help="for the demo's programs: cpu or cuda (default: cpu)")
+    command.add_argument("--grad", action="store_true", help="with gradients recorded (default: torch.no_grad)")
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -69,13 +87,42 @@ def _doctor(args: argparse.Namespace) -> int:
 def _explain(args: argparse.Namespace) -> int:
     import minicompile
 
-    from .examples.programs import PROGRAMS
+    return _with_target(args, lambda fn, given: print(minicompile.explain(fn)(*given)))
 
-    if args.program not in PROGRAMS:
-        print(f"unknown program {args.program!r}; known: {', '.join(PROGRAMS)}", file=sys.stderr)
+
+def _compare(args: argparse.Namespace) -> int:
+    def run(fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        from rich.console import Console
+
+        import minicompile
+
+        from .inspect.compare_text import renderables
+
+        result = minicompile.compare(fn, *given, inductor=not args.no_inductor, rounds=args.rounds)
+        console = Console(width=None if sys.stdout.isatty() else 120)
+        for part in renderables(result):
+            console.print(part, highlight=False)
+        if args.html:
+            result.to_html(args.html)
+        if args.json:
+            result.to_json(args.json)
+
+    return _with_target(args, run)
+
+
+def _with_target(args: argparse.Namespace, run: Callable[[Callable[..., Any], tuple[Any, ...]], None]) -> int:
+    """Load what the command names, and do something with it; 2 if it is not there."""
+    import torch
+
+    from .inspect.target import TargetError, load
+
+    try:
+        fn, given = load(args.target, args.args, args.device)
+    except TargetError as error:
+        print(error, file=sys.stderr)
         return 2
-    fn, inputs = PROGRAMS[args.program].make("cpu")
-    print(minicompile.explain(fn)(*inputs))
+    with torch.set_grad_enabled(args.grad):
+        run(fn, given)
     return 0
 
 

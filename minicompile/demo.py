@@ -96,7 +96,7 @@ def _quiet() -> Iterator[None]:
 def _measure(program: Program, device: str, inductor: bool) -> Row:
     fn, args = program.make(device)
     with _quiet():
-        return Row(program, compare(fn, *args, inductor=inductor))
+        return Row(program, compare(fn, *args, inductor=inductor, cold=False))
 
 
 def _table(rows: list[Row], device: str, inductor: bool) -> Table:

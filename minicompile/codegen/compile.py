@@ -66,12 +66,13 @@ def compile_ir(
             unit: Launch(low.kernel, low.nodes, call) for (unit, low), call in zip(lowered.items(), calls, strict=True)
         }
         wrapper = write_wrapper(prepared, plan.units, launches, views, boxed)
+    positions = {node: number for number, node in enumerate(prepared.nodes)}
     return CompiledGraph(
         call=_recorded(wrapper.call, graph, boxed) if (options or {}).get("cuda_graphs") else wrapper.call,
         name=graph.name,
         ir=graph,
         kernels=[
-            describe(unit, low, text, backend)
+            describe(unit, low, text, backend, positions)
             for (unit, low), text in zip(lowered.items(), infos, strict=True)
             if any(node.tensor.numel != 0 for node in unit.stored)
         ],
@@ -81,6 +82,7 @@ def compile_ir(
         objects=wrapper.objects,
         decisions=plan.decisions,
         seconds=seconds,
+        prepared=prepared,
     )
 
 
@@ -146,7 +148,7 @@ def kernel_name(number: int, unit: Unit) -> str:
     return re.sub(r"\W", "_", "_".join(["kernel", str(number), *(list(ops)[-3:] or ["copy"])]))
 
 
-def describe(unit: Unit, low: Lowered, source: str, backend: str) -> KernelInfo:
+def describe(unit: Unit, low: Lowered, source: str, backend: str, positions: dict[Node, int]) -> KernelInfo:
     """The record of one kernel."""
     origins = dict.fromkeys(node.origin for node in unit.members if node.origin is not None)
     return KernelInfo(
@@ -158,6 +160,7 @@ def describe(unit: Unit, low: Lowered, source: str, backend: str) -> KernelInfo:
         bytes_moved=bytes_moved(low.nodes),
         kind="reduction" if low.kernel.is_reduction else "pointwise",
         ir=str(low.kernel),
+        nodes=tuple(positions[node] for node in unit.members),
     )
 
 

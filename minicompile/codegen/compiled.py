@@ -39,6 +39,7 @@ class KernelInfo:
         bytes_moved: bytes loaded and stored, each tensor counted once per load; an int or a size expression.
         kind: "pointwise" or "reduction".
         ir: the kernel IR as text.
+        nodes: positions in `CompiledGraph.prepared.nodes` of the nodes it computes, in order.
     """
 
     name: str
@@ -49,6 +50,7 @@ class KernelInfo:
     bytes_moved: Any
     kind: str
     ir: str = ""
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -57,7 +59,8 @@ class CompiledGraph:
 
     Attributes:
         call: the generated wrapper.
-        ir: the graph that was compiled; `ir_before` the one before the passes, where the pipeline keeps it.
+        ir: the graph that was compiled; `ir_before` the one before the passes, where the pipeline keeps it;
+            `prepared` as fusion saw it: node number i of it is called `op_i` in the decisions.
         kernels: in order of launch.
         externs: ATen calls that remain, by name, in order.
         wrapper_source: Python text of `call`.
@@ -78,6 +81,7 @@ class CompiledGraph:
     decisions: list[FusionDecision] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     ir_before: Graph | None = field(default_factory=lambda: None)
+    prepared: Graph | None = field(default_factory=lambda: None)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.call(*args)

@@ -19,7 +19,7 @@ from .compiled import CompiledGraph, KernelInfo
 from .native_text import without_origins
 from .wrapper_text import compile_wrapper
 
-_DETAILS = ("ir", "ir_before", "decisions")
+_DETAILS = ("ir", "ir_before", "decisions", "prepared")
 
 
 @dataclass(frozen=True)

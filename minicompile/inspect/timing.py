@@ -32,6 +32,16 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def format_bytes(count: int | None) -> str:
+    """Three digits and a unit; `?` where the number is not known."""
+    if count is None:
+        return "?"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
 def interleaved(
     candidates: Mapping[str, Callable[[], Any]], *, rounds: int = 15, seconds_per_round: float = 0.02
 ) -> dict[str, Timing]:
