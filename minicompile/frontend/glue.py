@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .side_effects import EffectRecord
 from .sources import Source
 from .values.base import Lazy, Value
 from .values.constant import ConstantValue, SymIntValue
@@ -45,6 +46,8 @@ class Glue:
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {}
         self.outputs: dict[fx.Node, str] = {}
+        self.replayed: dict[int, EffectRecord] = {}
+        """Number of a line → the effect that it repeats."""
         self._sources: dict[Source, str] = {}
         self._names: dict[int, str] = {}
         self._kept: dict[int, str] = {}
@@ -178,6 +181,7 @@ class Glue:
         """The journal."""
         for effect in self.tr.journal:
             line = effect.line(self)
+            self.replayed[len(self.lines)] = EffectRecord(effect.statement(), effect.place)
             self.lines.append(line)
         self.lines.extend(self._late)
 

@@ -56,6 +56,8 @@ def advance(tr: Tracer, frame: Frame) -> Value | None:
     """Execute the frame's next instruction; an error of the program goes to its handler in the frame, if it has one."""
     instruction = frame.decoded.instructions[frame.pc]
     frame.pc += 1
+    if tr.observer is not None:
+        tr.observer.step(tr, frame, instruction)
     try:
         return step(tr, frame, instruction)
     except UserError as error:

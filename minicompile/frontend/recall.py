@@ -38,6 +38,7 @@ from .fingerprints import NotPortable, code_digest
 from .fx_listing import FxListing, list_graph
 from .generated import make_function
 from .portable import dumps, loads
+from .side_effects import EffectRecord
 from .sources import ConstSource
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class StoredEntry:
     text: EntryText
     graph: StoredGraph | None
     listing: FxListing | None
+    effects: list[EffectRecord]
 
 
 def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> str | None:
@@ -112,7 +114,9 @@ def _entry(stored: StoredEntry, segment: Segment, start: float) -> Entry:
         graphs.append(GraphRecord(stored.listing.module, compiled, []))
     run, text = make_function(f"{segment.code.co_name}:{segment.line}", text, namespace)
     seconds = {"recall": time.perf_counter() - start}
-    return Entry(segment.name, run, guards, graphs, text, [], seconds, None, check.is_dead, recalled=True)
+    entry = Entry(segment.name, run, guards, graphs, text, [], seconds, None, check.is_dead, recalled=True)
+    entry.effects = stored.effects
+    return entry
 
 
 def remember(place: str, entry: Entry) -> None:
@@ -137,9 +141,9 @@ def _stored(entry: Entry, text: EntryText) -> StoredEntry:
     owners = {id(code) for guard in entry.guards for code in _codes_of(guard)}
     guards = [_portable(guard, owners) for guard in _without_twins(entry.guards)]
     if not entry.graphs:
-        return StoredEntry(guards, text, None, None)
+        return StoredEntry(guards, text, None, None, entry.effects)
     (record,) = entry.graphs
-    return StoredEntry(guards, text, pack(record.compiled, dumps), list_graph(record.gm))
+    return StoredEntry(guards, text, pack(record.compiled, dumps), list_graph(record.gm), entry.effects)
 
 
 def _without_twins(guards: GuardSet) -> list[kinds.Guard]:

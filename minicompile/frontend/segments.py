@@ -30,6 +30,7 @@ from .layout import Layout, argument_names, call_like
 from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
 from .reports import log_entry
+from .side_effects import EffectRecord
 from .skip import needs_eager_below, why_not_function
 from .widening import OpenNumbers
 
@@ -97,6 +98,7 @@ class Entry:
         eager: why this entry only says that the frame runs in eager; None for a compiled one.
         parts: what the code was assembled from, where that can be stored; see `recall`.
         recalled: whether it was stored by an earlier process.
+        effects: mutations of objects from outside, which its code repeats behind the graph.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Entry:
     is_dead: Callable[[], bool] = field(default=lambda: False, repr=False)
     parts: EntryText | None = field(default=None, repr=False)
     recalled: bool = False
+    effects: list[EffectRecord] = field(default_factory=list)
 
 
 class Segment:

@@ -15,7 +15,8 @@ import torch
 from ..guards.guard_set import GuardSet
 from ..guards.kinds import DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
 from ..ir.graph import Origin
-from .breaks import Break, UserError, unsupported, unsupported_call
+from . import observer
+from .breaks import Break, Location, UserError, unsupported, unsupported_call
 from .bytecode import decode
 from .frame import Frame
 from .graph import GraphBuilder
@@ -49,6 +50,7 @@ class Tracer:
         self.epoch = 0
         self.root_step = 0
         self.frame: Frame = None  # type: ignore[assignment]
+        self.observer = observer.current()
         self.entry_grad_mode = torch.is_grad_enabled()
         self.handled: list[Value | None] = [None]
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
@@ -70,7 +72,7 @@ class Tracer:
         """A value has been changed; for one that existed before the frame, `text` repeats it on the real object."""
         self.epoch += 1
         if value.source is not None:
-            self.journal.record(text, value, operands)
+            self.journal.record(text, value, operands, self.place())
         return ConstantValue(None)
 
     # ---- objects from outside ----
@@ -223,7 +225,7 @@ class Tracer:
         self._globals[(id(frame.globals_dict), name)] = value
         self.shadow(frame.globals_dict)
         self.epoch += 1
-        self.journal.record(f"{{0}}[{name!r}] = {{1}}", _GlobalsValue(frame.globals_base), (value,))
+        self.journal.record(f"{{0}}[{name!r}] = {{1}}", _GlobalsValue(frame.globals_base), (value,), self.place())
 
     # ---- folding ----
 
@@ -301,13 +303,16 @@ class Tracer:
 
     # ---- where ----
 
-    def origin(self, target: Any) -> Origin:
+    def place(self) -> Location:
         """The user's place that is being traced: the innermost frame that is not torch's own."""
-        frame: Frame | None = self.frame
-        while frame is not None and frame.parent is not None and _is_torch(frame.code.co_filename):
+        frame = self.frame
+        while frame.parent is not None and _is_torch(frame.code.co_filename):
             frame = frame.parent
-        assert frame is not None
-        place = frame.location()
+        return frame.location()
+
+    def origin(self, target: Any) -> Origin:
+        """The user's place that is being traced, and what is called there."""
+        place = self.place()
         return Origin(place.file, place.line, place.function, self.name_of(target))
 
     def name_of(self, target: Any) -> str:

@@ -36,6 +36,7 @@ from .graph import GraphBuilder, MarkedDynamic
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names
 from .segments import Entry, GraphRecord, Segment
+from .side_effects import EffectRecord
 from .sources import FreeCellSource, FunctionSource, Source
 from .tracer import Tracer
 from .values.base import Lazy, Value
@@ -54,7 +55,7 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
     for _ in range(MAX_ATTEMPTS):
         attempt = Attempt(segment, func, slots, planned, static)
         try:
-            return attempt.run(start)
+            return attempt.observed_run(start)
         except Restart as restart:
             planned = restart
         except MarkedDynamic:
@@ -86,6 +87,15 @@ class Attempt:
         self.tr.frame = self.frame
 
     # ---- tracing ----
+
+    def observed_run(self, start: float) -> Entry:
+        """`run`, and an observer that is told of it."""
+        if self.tr.observer is None:
+            return self.run(start)
+        self.tr.observer.begin(self.segment)
+        entry = self.run(start)
+        self.tr.observer.end(entry)
+        return entry
 
     def run(self, start: float) -> Entry:
         """Trace, then write the entry."""
@@ -209,7 +219,9 @@ class Attempt:
         graphs = [record] if record else []
         is_whole = not (way.next or way.line or way.tail or way.raising) and tr.graph.shapes is None
         kept = parts if is_whole else None
-        return Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
+        entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
+        entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
+        return entry
 
     def _graph_call(self, glue: Glue) -> tuple[list[str], GraphRecord | None]:
         """The lines that call the graph, and the graph itself; nothing if there is nothing to compute."""
@@ -322,6 +334,15 @@ class Attempt:
         )
         seconds = {"trace": time.perf_counter() - start}
         return Entry(self.segment.name, run, guards, [], text, [], seconds, why, check.is_dead)
+
+
+def _placed_effects(glue: Glue, call_lines: list[str], before: int) -> list[EffectRecord]:
+    """The effects with the lines of the entry's code that repeat them; `before` lines stand above the call's."""
+    starts, number = [], before + 1
+    for line in (*call_lines, *glue.lines):
+        starts.append(number)
+        number += line.count("\n") + 1
+    return [replace(e, replayed_at=starts[len(call_lines) + line]) for line, e in glue.replayed.items()]
 
 
 def _backend_name(backend: Any) -> str:

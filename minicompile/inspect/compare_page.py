@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .compare_text import operations
 from .pages import render_page
+from .stacks import operations
 from .timing import format_bytes, format_seconds
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .timing import format_bytes, format_seconds
+from .stacks import operations
+from .timing import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from .compare import Comparison
-    from .stacks import KernelRow, Stack
+    from .stacks import Stack
 
 WIDTH = 120
 
@@ -89,22 +90,6 @@ def kernel_table(stack: Stack) -> Any:
         flops = format_count(row.flops) if row.flops else ""
         table.add_row(row.name, row.language, format_bytes(row.bytes), flops, operations(row))
     return table
-
-
-def operations(row: KernelRow) -> str:
-    """Each op once, with how often it occurs."""
-    counts: dict[str, int] = {}
-    for op in row.ops:
-        counts[op] = counts.get(op, 0) + 1
-    return " ".join(op if count == 1 else f"{op}×{count}" for op, count in counts.items())
-
-
-def format_count(number: float) -> str:
-    """Three digits and K, M, G or T."""
-    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("K", 1e3)):
-        if number >= scale:
-            return f"{number / scale:.3g}{unit}"
-    return f"{number:g}"
 
 
 def stage_text(stack: Stack) -> str:

@@ -5,14 +5,19 @@ In: a function (compiled afresh) or an already compiled one, and a call's argume
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..codegen.compiled import FusionDecision
     from ..frontend.breaks import BreakRecord
     from ..frontend.segments import Entry, GraphRecord
+    from ..frontend.side_effects import EffectRecord
+    from ..guards import RecompileRecord
+    from .advice import Advice
+    from .stacks import KernelRow
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Explanation:
         guards: one list of readable lines per entry.
         glue: the generated Python of each entry.
         eager: why pieces of code run in eager mode, if any do.
+        recompiles: calls that no entry fitted, and which guards failed.
     """
 
     entries: list[Entry]
@@ -36,6 +42,7 @@ class Explanation:
     guards: list[list[str]]
     glue: list[str]
     eager: list[str]
+    recompiles: list[RecompileRecord] = field(default_factory=list)
 
     @property
     def graph_count(self) -> int:
@@ -49,8 +56,54 @@ class Explanation:
     def kernel_count(self) -> int:
         return len(self.kernels)
 
+    @cached_property
+    def advice(self) -> list[Advice]:
+        """One row for each place where a graph breaks: the line's text, why, and a suggested rewrite."""
+        from .advice import advise
+
+        return advise(self.graph_breaks)
+
+    @cached_property
+    def costs(self) -> list[KernelRow]:
+        """Kernels and ATen calls with bytes, operations and the user's lines."""
+        from .stacks import compiled_halves, kernel_rows
+
+        return [row for graph in self.graphs for half in compiled_halves(graph.compiled) for row in kernel_rows(half)]
+
+    @cached_property
+    def least_bytes(self) -> int:
+        """What any compiler has to move for these graphs: inputs once, results once."""
+        from .cost import least_bytes
+        from .stacks import compiled_halves
+
+        return sum(least_bytes(half.ir) for graph in self.graphs for half in compiled_halves(graph.compiled))
+
+    @property
+    def fusions(self) -> list[FusionDecision]:
+        """Which operations share a kernel, and why others do not."""
+        from .stacks import compiled_halves
+
+        return [d for graph in self.graphs for half in compiled_halves(graph.compiled) for d in half.decisions]
+
+    @property
+    def effects(self) -> list[EffectRecord]:
+        """Mutations of objects from outside: the statement, where it was made, where it is repeated."""
+        return [effect for entry in self.entries for effect in entry.effects]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By stage, over all entries."""
+        from .stacks import compile_seconds
+
+        return compile_seconds(self)
+
+    @property
+    def ran_wholly_in_eager(self) -> bool:
+        """Whether nothing was compiled at all."""
+        return bool(self.entries) and not self.graphs
+
     @staticmethod
-    def of(entries: list[Entry]) -> Explanation:
+    def of(entries: list[Entry], recompiles: Sequence[RecompileRecord] = ()) -> Explanation:
         """Collect over entries; a break that several entries met counts once."""
         graphs = [graph for entry in entries for graph in entry.graphs]
         return Explanation(
@@ -61,12 +114,20 @@ class Explanation:
             guards=[[str(guard) for guard in entry.guards] for entry in entries],
             glue=[entry.code for entry in entries],
             eager=list(dict.fromkeys(entry.eager for entry in entries if entry.eager)),
+            recompiles=list(recompiles),
         )
 
     def __str__(self) -> str:
-        return _rendered(self)
+        from .explain_text import as_text
+
+        return as_text(self)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .explain_html import as_html
+
+        return as_html(self)
 
 
 def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation]:
@@ -81,64 +142,6 @@ def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         compiled(*args, **kwargs)
-        return Explanation.of(compiled.entries)
+        return Explanation.of(compiled.entries, compiled.recompiles)
 
     return explained
-
-
-def _rendered(explanation: Explanation) -> str:
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=120, record=False)
-    counts = (explanation.graph_count, explanation.graph_break_count, explanation.kernel_count)
-    console.print("{} graph(s), {} graph break(s), {} kernel(s)".format(*counts), highlight=False)
-    for table in _tables(explanation):
-        console.print(table)
-    for reason in explanation.eager:
-        console.print(f"Runs in eager mode: {reason}.", highlight=False)
-    return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
-
-
-def _tables(explanation: Explanation) -> list[Any]:
-    tables = [_graph_table(explanation)]
-    if explanation.graph_breaks:
-        breaks = [(f"{b.file}:{b.line}", b.kind.value, b.reason, b.hint) for b in explanation.graph_breaks]
-        tables.append(_table("Graph breaks", ("where", "kind", "why", "what to do"), breaks))
-    if explanation.kernels:
-        kernels = [(k.name, k.language, " ".join(k.ops), _lines(k.origins)) for k in explanation.kernels]
-        tables.append(_table("Kernels", ("kernel", "language", "operations", "user lines"), kernels))
-    guards = [(str(number), line) for number, lines in enumerate(explanation.guards) for line in lines]
-    tables.append(_table("Guards", ("entry", "must hold"), guards))
-    return tables
-
-
-def _graph_table(explanation: Explanation) -> Any:
-    rows = []
-    for number, graph in enumerate(explanation.graphs):
-        calls = sum(node.op.startswith("call") for node in graph.gm.graph.nodes)
-        externs = getattr(graph.compiled, "externs", None)
-        how = getattr(graph.compiled, "reason", None) or f"{len(getattr(graph.compiled, 'kernels', ()))} kernel(s)"
-        rows.append((str(number), str(calls), how, ", ".join(externs or ())))
-    return _table("Graphs", ("graph", "operations", "runs as", "extern calls"), rows)
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _lines(origins: list[Any]) -> str:
-    """`scorers.py:12, 14` for the lines of one file."""
-    by_file: dict[str, list[int]] = {}
-    for origin in origins:
-        lines = by_file.setdefault(origin.file.rsplit("/", 1)[-1], [])
-        if origin.line not in lines:
-            lines.append(origin.line)
-    return "; ".join(f"{file}:{', '.join(map(str, sorted(lines)))}" for file, lines in by_file.items())

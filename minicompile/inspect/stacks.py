@@ -100,7 +100,7 @@ def our_stack(explanation: Explanation) -> Stack:
         lowered=[Listing(_title(number, half), "python", half.ir.print()) for number, half in halves],
         kernels=[row for _, half in halves for row in kernel_rows(half)],
         code=[listing for number, half in halves for listing in _code(number, half)],
-        seconds=_seconds(explanation),
+        seconds=compile_seconds(explanation),
         least_bytes=sum(least_bytes(half.ir) for _, half in halves) if len(halves) == len(graphs) else None,
         notes=[*explanation.eager, *filter(None, (getattr(graph.compiled, "reason", "") for _, graph in graphs))],
     )
@@ -128,6 +128,14 @@ def kernel_rows(compiled: CompiledGraph) -> list[KernelRow]:
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
 
 
+def operations(row: KernelRow) -> str:
+    """Each op once, with how often it occurs."""
+    counts: dict[str, int] = {}
+    for op in row.ops:
+        counts[op] = counts.get(op, 0) + 1
+    return " ".join(op if count == 1 else f"{op}×{count}" for op, count in counts.items())
+
+
 def fx_text(gm: Any) -> str:
     return gm.print_readable(print_output=False, include_stride=False).strip()
 
@@ -142,7 +150,7 @@ def _code(number: int, half: CompiledGraph) -> list[Listing]:
     return [*native, Listing(f"{_title(number, half)}: wrapper", "python", half.wrapper_source)]
 
 
-def _seconds(explanation: Explanation) -> dict[str, float]:
+def compile_seconds(explanation: Explanation) -> dict[str, float]:
     """Over all entries: tracing, the stages of the back end, glue."""
     total: dict[str, float] = {}
     for entry in explanation.entries:
@@ -194,4 +202,7 @@ def _language(name: str, is_extern: bool) -> str:
     return "extern" if is_extern else name.split("_")[0]
 
 
-__all__ = ["BreakRow", "KernelRow", "Listing", "Stack", "compiled_halves", "kernel_rows", "our_stack", "their_stack"]
+__all__ = [
+    "BreakRow", "KernelRow", "Listing", "Stack", "compile_seconds", "compiled_halves", "kernel_rows", "operations",
+    "our_stack", "their_stack",
+]  # fmt: skip

@@ -42,6 +42,14 @@ def format_bytes(count: int | None) -> str:
     return f"{count} B"
 
 
+def format_count(number: float) -> str:
+    """Three digits and K, M, G or T."""
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("K", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.3g}{unit}"
+    return f"{number:g}"
+
+
 def interleaved(
     candidates: Mapping[str, Callable[[], Any]], *, rounds: int = 15, seconds_per_round: float = 0.02
 ) -> dict[str, Timing]:

@@ -18,6 +18,7 @@ from ..errors import DrawingUnavailable
 from .graph import BufferView, Graph, InputView, Node, nodes_in
 from .ops import CREATION, REDUCTIONS, SCANS, VIEWS, is_pointwise
 from .symbols import dim_text
+from .types import TensorType
 
 if TYPE_CHECKING:
     import graphviz
@@ -31,6 +32,9 @@ COLOURS = {
     "gather": "#e6dbf2", "scan": "#fbe3c0",
 }
 """Fill colour per kind of node."""
+
+KERNEL_COLOURS = ("#cfe3f7", "#fbe0c2", "#d8ecd0", "#ead7f2", "#f7d9dc", "#d5ecec", "#f3ecc4", "#dfdff5")
+"""Fill colours of the nodes of one kernel, in turn."""
 
 
 def kind_of(op: str) -> str:
@@ -52,15 +56,17 @@ def to_dot(graph: Graph, groups: Mapping[Node, str] | None = None) -> graphviz.D
     """The graph, data flowing downwards; every node says its op, its type and its source line.
 
     Args:
-        groups: node → name of the kernel it is part of; nodes of one kernel are drawn in one box.
+        groups: node → name of the kernel it is part of; nodes of one kernel are drawn in one box and one colour.
     """
     drawing = _digraph(graph.name)
     ids = {node: f"n{i}" for i, node in enumerate((*graph.inputs, *graph.nodes))}
+    kernels = dict.fromkeys((groups or {}).values())
+    colours = {name: KERNEL_COLOURS[i % len(KERNEL_COLOURS)] for i, name in enumerate(kernels)}
     boxes: dict[str, list[Node]] = {}
     for node in ids:
         boxes.setdefault((groups or {}).get(node, ""), []).append(node)
     for name, nodes in boxes.items():
-        _box(drawing, name, nodes, ids)
+        _box(drawing, name, nodes, ids, colours.get(name))
     for node, name in ids.items():
         for operand in dict.fromkeys(node.operands()):
             drawing.edge(ids[operand], name)
@@ -75,7 +81,9 @@ def _digraph(name: str) -> graphviz.Digraph:
     return graphviz.Digraph(name, graph_attr={"rankdir": "TB"}, node_attr=style, edge_attr={"color": "#666666"})
 
 
-def _box(drawing: graphviz.Digraph, name: str, nodes: list[Node], ids: dict[Node, str]) -> None:
+def _box(
+    drawing: graphviz.Digraph, name: str, nodes: list[Node], ids: dict[Node, str], colour: str | None
+) -> None:
     """The nodes of one kernel in a labelled box; nodes of no kernel stand free."""
     if not name:
         for node in nodes:
@@ -84,14 +92,14 @@ def _box(drawing: graphviz.Digraph, name: str, nodes: list[Node], ids: dict[Node
     with drawing.subgraph(name=f"cluster_{name}") as box:
         box.attr(label=name, style="rounded", color="#4477aa", fontname="Helvetica", fontsize="11")
         for node in nodes:
-            _draw_node(box, node, ids[node])
+            _draw_node(box, node, ids[node], colour)
 
 
-def _draw_node(drawing: graphviz.Digraph, node: Node, name: str) -> None:
+def _draw_node(drawing: graphviz.Digraph, node: Node, name: str, colour: str | None = None) -> None:
     where = f"{os.path.basename(node.origin.file)}:{node.origin.line}" if node.origin else ""
     lines = [_title(node), _type(node), where]
     tooltip = str(node.origin) if node.origin else node.op
-    drawing.node(name, _label(lines), fillcolor=COLOURS[kind_of(node.op)], tooltip=tooltip)
+    drawing.node(name, _label(lines), fillcolor=colour or COLOURS[kind_of(node.op)], tooltip=tooltip)
 
 
 def _title(node: Node) -> str:
@@ -112,7 +120,17 @@ def _scalar(value: Any) -> str:
 
 def _type(node: Node) -> str:
     types = node.type if isinstance(node.type, tuple) else (node.type,)
-    return ", ".join("-" if type is None else str(type) for type in types)
+    text = ", ".join("-" if type is None else str(type) for type in types)
+    sizes = [type.numel * type.dtype.itemsize for type in types if isinstance(type, TensorType)]
+    is_known = bool(sizes) and node.op not in CREATION and all(isinstance(size, int) for size in sizes)
+    return f"{text}  {_bytes_text(sum(sizes))}" if is_known else text
+
+
+def _bytes_text(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
 
 
 def _label(lines: list[str]) -> str:
@@ -183,6 +201,17 @@ def render(graph: Graph | graphviz.Digraph, path: str) -> str:
     drawing = to_dot(graph) if isinstance(graph, Graph) else graph
     _layout(drawing.source, path)
     return path
+
+
+def to_svg(drawing: graphviz.Digraph) -> str:
+    """The `<svg>` element of a drawing, to stand in a page. Raises DrawingUnavailable."""
+    if layout_engine() == "dot":
+        text = drawing.pipe(format="svg").decode()
+    else:
+        import pygraphviz
+
+        text = pygraphviz.AGraph(string=drawing.source).draw(format="svg", prog="dot").decode()
+    return text[text.index("<svg") :]
 
 
 def layout_engine() -> str:

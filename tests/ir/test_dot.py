@@ -23,7 +23,7 @@ def graph():
 
 def test_source():
     source = to_dot(graph()).source
-    for text in ("exp\\nf32[2, 3]\\nmodel.py:12", "sum dims=(1,)", "output 0", "x.copy_", COLOURS["reduction"]):
+    for text in ("exp\\nf32[2, 3]  24 B\\nmodel.py:12", "sum dims=(1,)", "output 0", "x.copy_", COLOURS["reduction"]):
         assert text in source
     assert "style=dashed" in source  # the view of the input
 
