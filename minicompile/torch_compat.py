@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 
-def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
+def symbol_hint(shape_env: Any, symbol: Any) -> int | float | None:
     """The value that a size symbol had when it was made; None for one that stands for data (`backed_var_to_val` was
     called `var_to_val` in earlier versions)."""
     table = getattr(shape_env, "backed_var_to_val", None)
     value = (shape_env.var_to_val if table is None else table).get(symbol)
-    return None if value is None else int(value)
+    return None if value is None else int(value) if value.is_integer else float(value)
 
 
 @contextmanager

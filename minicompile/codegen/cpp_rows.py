@@ -14,7 +14,7 @@ import torch
 from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
 from .cpp_reduce import RUN, Accumulator
-from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, store_text
+from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
 from .stages import Stages, stage
 
@@ -93,7 +93,7 @@ class RowPrinter:
     def text(self) -> str:
         head = [*self._comments(), f'extern "C" int {self.kernel.name}(void **buffers, const int64_t *sizes) {{']
         for i, name in enumerate(self.kernel.symbols):
-            self.out.add(f"const int64_t {name} = sizes[{i}];")
+            self.out.add(size_declaration(name, i))
         restrict = "__restrict " if self.kernel.is_reduction else ""  # a pointwise output may lie over an input
         for i, buffer in enumerate(self.kernel.buffers):
             type = CPP_TYPES[buffer.dtype]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..ir.ops import POINTWISE
-from ..ir.symbols import dim_text
+from ..ir.symbols import dim_text, is_float_symbol
 from ..ir.types import dtype_kind
 from .kernel_ir import Value, place_text
 
@@ -47,6 +47,13 @@ def literal(value: Any, dtype: torch.dtype) -> str:
     else:
         text = repr(float(value))
     return f"({CPP_TYPES[dtype]}){text}"
+
+
+def size_declaration(symbol: str, index: int) -> str:
+    """The declaration of a size symbol, or of a float that was passed as the bits of its double."""
+    if is_float_symbol(symbol):
+        return f"const double {symbol} = mc_double((uint64_t)sizes[{index}]);"
+    return f"const int64_t {symbol} = sizes[{index}];"
 
 
 def load_text(dtype: torch.dtype, place: str) -> str:

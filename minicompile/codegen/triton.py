@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from ..ir.ops import REDUCTIONS, SCANS
-from ..ir.symbols import dim_text
+from ..ir.symbols import dim_text, is_float_symbol
 from .kernel_ir import Affine, Axis, Kernel, Value, place_text, register_dtype
 from .stages import stage
 from .triton_shape import Piece, Shape, shape_of
@@ -95,6 +95,8 @@ class Printer:
         kernel = self.kernel
         blocks = [f"{block}: tl.constexpr" for block in self.shape.blocks]
         arguments = [*(b.name for b in kernel.buffers), *kernel.symbols, *blocks]
+        for name in filter(is_float_symbol, kernel.symbols):  # it comes as the bits of its double
+            self._line(f"{name} = {name}.to(tl.int64).to(tl.float64, bitcast=True)")
         self._tile_head() if self.shape.kind == "tile" else self._rows_head()
         self._body()
         source = "\n".join(["@triton.jit", f"def {kernel.name}({', '.join(arguments)}):", *self.lines])

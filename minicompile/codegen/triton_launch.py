@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ..ir.symbols import is_float_symbol
+from ..runtime.launch import as_int64
 from ..runtime.launch_cuda import Launch, cuda_kernel
 from .triton import TritonText
 from .triton_compat import compile_for, enable_interpreter_asserts, load
@@ -28,6 +30,7 @@ class Launcher:
     def __init__(self, text: TritonText, function: Any) -> None:
         self.text, self.function = text, function
         self.tensors, self.symbols = len(text.kernel.buffers), text.kernel.symbols
+        self.has_floats = any(map(is_float_symbol, self.symbols))
         self.compiled: dict[tuple[Any, ...], Any] = {}  # (architecture, aligned, divisible sizes) → compiled
         self.known: dict[tuple[Any, ...], Callable[..., None]] = {}  # (device, aligned, *sizes) → launch
         self.lock = threading.Lock()
@@ -39,6 +42,8 @@ class Launcher:
 
     def __call__(self, *args: Any) -> None:
         device = args[0].device
+        if self.has_floats:
+            args = (*args[: self.tensors], *map(as_int64, args[self.tensors :]))
         if device.type != "cuda":
             self._interpret(args)
             return
@@ -78,7 +83,8 @@ class Launcher:
     def compile(self, device: torch.device, aligned: bool = True, sizes: tuple[int, ...] = ()) -> Any:
         """Triton's compiled kernel; from its cache on disk where that has it."""
         major, minor = torch.cuda.get_device_capability(device)
-        divisible = tuple(size % 16 == 0 for size in sizes)
+        pairs = zip(self.symbols, sizes, strict=True)
+        divisible = tuple(size % 16 == 0 and not is_float_symbol(name) for name, size in pairs)
         key = (10 * major + minor, aligned, divisible)
         if key not in self.compiled:
             self.compiled[key] = self.cross_compile(*key)

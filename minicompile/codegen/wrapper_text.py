@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
@@ -14,6 +15,6 @@ def compile_wrapper(name: str, source: str, objects: Mapping[str, Any]) -> dict[
     """The namespace in which the text has run: `objects` and the function `call`."""
     filename = f"<minicompile {name} wrapper {next(_serial)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = dict(objects)
+    namespace = {"math": math, **objects}  # size expressions call it
     exec(compile(source, filename, "exec"), namespace)
     return namespace

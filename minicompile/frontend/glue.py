@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .side_effects import EffectRecord
-from .sources import Source
+from .sources import ARITHMETIC, Source, namespaced
 from .values.base import Lazy, Value
-from .values.constant import ConstantValue, SymIntValue
+from .values.constant import ConstantValue, OpenValue
 from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 
 _SIMPLE = re.compile(r"[A-Za-z_]\w*|\x00\d+\x00|-?\d+|None|True|False")
+
+_PLACE = re.compile("\x01(\\d+)\x01")
 
 
 class Glue:
@@ -83,7 +85,7 @@ class Glue:
         self._depth += 1
         text = value.build(self)
         self._depth -= 1
-        if not _SIMPLE.fullmatch(text) and not isinstance(value, (ConstantValue, SymIntValue)):
+        if not _SIMPLE.fullmatch(text) and not isinstance(value, (ConstantValue, OpenValue)):
             text = self.assign(text, value)
         self._names[id(value)] = text
         self._alive.append(value)
@@ -134,17 +136,14 @@ class Glue:
 
     def size(self, sym: torch.SymInt) -> str:
         """Text for size arithmetic, over the sources of the symbols."""
-        from torch.utils._sympy.printers import PythonPrinter
+        from ..guards.shapes import python_text
 
         assert self.tr.graph.shapes is not None
         symbols = self.tr.graph.shapes.symbols()
-        glue = self
-
-        class Printer(PythonPrinter):
-            def _print_Symbol(self, symbol: Any) -> str:
-                return glue.source(symbols[symbol])
-
-        return f"({Printer().doprint(sym.node.expr)})"
+        self.namespace.update(ARITHMETIC)
+        text = python_text(sym.node.expr, lambda symbol: f"\x01{list(symbols).index(symbol)}\x01")
+        places = list(symbols.values())
+        return f"({_PLACE.sub(lambda place: self.source(places[int(place[1])]), namespaced(text))})"
 
     def may_refer_back(self, value: Value) -> bool:
         """Whether an object may (through others) contain the one that is being made."""
@@ -152,7 +151,7 @@ class Glue:
             value = value.value or value
         if value.source is not None or id(value) in self._names:
             return False
-        return not isinstance(value, (ConstantValue, TensorValue, SymIntValue))
+        return not isinstance(value, (ConstantValue, TensorValue, OpenValue))
 
     # ---- lines ----
 

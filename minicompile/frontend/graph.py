@@ -7,6 +7,7 @@ Out: placeholders (one per tensor object, and one per size symbol), call nodes w
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -19,9 +20,11 @@ from torch import fx
 from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
+from ..ir.symbols import is_float_symbol
 from .breaks import Break, BreakKind, UserError, unsupported, unsupported_call
 from .sources import ModuleMemberSource, Source
 from .values.base import NotConstant, Value
+from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SliceValue
 from .values.tensor import TensorValue
@@ -70,7 +73,9 @@ class GraphBuilder:
         self.graph = fx.Graph()
         self.inputs: list[TensorInput] = []
         self.sizes: dict[Any, fx.Node] = {}
-        self._examples: dict[Any, torch.SymInt] = {}
+        self._examples: dict[Any, torch.SymInt | torch.SymFloat] = {}
+        self.floats: dict[Source, tuple[fx.Node, torch.SymFloat]] = {}
+        self.fixed_floats: set[Source] = set()
         self._by_fake: dict[int, TensorValue] = {}
         self._first_call: fx.Node | None = None
         self.mutates = False
@@ -128,9 +133,21 @@ class GraphBuilder:
 
     def int_input(self, value: int, source: Source) -> int | torch.SymInt:
         """A symbolic int for an int from outside, if it was seen to vary."""
-        if self.shapes is None or source not in self.open.ints:
-            return value
-        return self.shapes.int_input(value, source)
+        return self.shapes.int_input(value, source) if self.shapes is not None and self.is_open(source) else value
+
+    def is_open(self, source: Source) -> bool:
+        """Whether a number from there was seen to vary."""
+        return self.shapes is not None and source in self.open.numbers
+
+    def float_operand(self, value: ComputedValue) -> tuple[fx.Node, torch.SymFloat]:
+        """A float that the entry computes as an input of the graph, and as what the fake run gets."""
+        found = self.floats.get(value.source)
+        if found is None:
+            assert self.shapes is not None
+            symbol = self.shapes.float_input(value.now, value.source)
+            node = self._placeholder(str(symbol.node.expr), symbol, self.inputs[0].value.node if self.inputs else None)
+            found = self.floats[value.source] = (node, symbol)
+        return found
 
     def _placeholder(self, name: str, example: Any, before: fx.Node | None = None) -> fx.Node:
         place = before or self._first_call
@@ -164,7 +181,7 @@ class GraphBuilder:
 
     def _size_node(self, tr: Tracer, expr: Any, example: Any) -> Any:
         if expr.is_number:
-            return int(expr)
+            return int(expr) if expr.is_integer else float(expr)
         if expr in self.sizes:
             return self.sizes[expr]
         if expr.is_Symbol:
@@ -179,19 +196,26 @@ class GraphBuilder:
         op = _SIZE_OPERATORS.get(type(expr).__name__)
         if op is None:
             tr.changed()
-            return int(self._example_of(expr, example))  # of this part alone, and a guard says so
+            number = self._example_of(expr, example)
+            # Of this part alone, and a guard says so.
+            return int(number) if isinstance(number, torch.SymInt) else float(number)
         operands = [self._size_node(tr, argument, example) for argument in expr.args]
         result = operands[0]
+        if len(operands) == 1:
+            result = self._emit("call_function", op, (result,), {}, tr.origin(op.__name__))
+            result.meta["example_value"] = self._example_of(expr, example)
         for count, operand in enumerate(operands[1:], 2):
             result = self._emit("call_function", op, (result, operand), {}, tr.origin(op.__name__))
             result.meta["example_value"] = self._example_of(expr.func(*expr.args[:count]), example)
         return result
 
-    def _example_of(self, expr: Any, whole: torch.SymInt) -> torch.SymInt:
-        """The symbolic int of a part of `whole`'s expression."""
+    def _example_of(self, expr: Any, whole: torch.SymInt) -> torch.SymInt | torch.SymFloat:
+        """The symbolic number of a part of `whole`'s expression."""
         known = self._examples.get(expr)
         if known is None:
-            known = self._examples[expr] = whole.node.shape_env.create_symintnode(expr, hint=None)
+            env = whole.node.shape_env
+            make = env.create_symintnode if expr.is_integer else env.create_symfloatnode
+            known = self._examples[expr] = make(expr, hint=None)
         return known
 
     # ---- calls ----
@@ -204,7 +228,12 @@ class GraphBuilder:
         fake_kwargs = {key: fake for key, (_, fake) in named.items()}
         tensors = [leaf for leaf in _leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [(_version(tensor), tensor.shape) for tensor in tensors]
-        result = self._run(tr, target, fake_args, fake_kwargs)
+        try:
+            result = self._run(tr, target, fake_args, fake_kwargs)
+        except (Break, UserError):
+            if self._fixes_floats((fake_args, fake_kwargs)):  # the function asks for the numbers
+                return self.call(tr, target, args, kwargs)
+            raise
         mutated = [tensor for tensor, (version, _) in zip(tensors, before, strict=True) if _version(tensor) != version]
         if mutated or target is operator.setitem:
             self._check_mutation(tr, target, tensors, before)
@@ -217,6 +246,13 @@ class GraphBuilder:
         node.meta["example_value"] = result
         return self._wrap(tr, node, result)
 
+    def _fixes_floats(self, arguments: Any) -> bool:
+        """Whether floats among the arguments of a call were open; they are numbers from now on."""
+        given = {id(leaf) for leaf in _leaves(arguments) if isinstance(leaf, torch.SymFloat)}
+        found = {source for source, (_, symbol) in self.floats.items() if id(symbol) in given}
+        self.fixed_floats |= found
+        return bool(found)
+
     def _check_mutation(self, tr: Tracer, target: Any, tensors: list[torch.Tensor], before: list[Any]) -> None:
         self.mutates = True
         for tensor, (_, shape) in zip(tensors, before, strict=True):
@@ -226,9 +262,11 @@ class GraphBuilder:
 
     def _run(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
-            if isinstance(target, str):
-                return getattr(args[0], target)(*args[1:], **kwargs)
-            return target(*args, **kwargs)
+            function, rest = (getattr(args[0], target), args[1:]) if isinstance(target, str) else (target, args)
+            result = function(*rest, **kwargs)
+            if self.floats and _has_float_size(result):
+                raise unsupported_call(f"{tr.name_of(target)}()", "makes a size of a float")
+            return result
         except (Break, UserError):
             raise
         except Exception as error:
@@ -312,6 +350,12 @@ class GraphBuilder:
             return value.value, value.value
         if isinstance(value, SymIntValue):
             return self.size_operand(tr, value.sym), value.sym
+        if isinstance(value, ComputedValue):
+            is_plain = not isinstance(value.now, float) or value.source in self.fixed_floats
+            if self.shapes is not None and not is_plain and math.isfinite(value.now):
+                return self.float_operand(value)
+            number = value.specialize(tr)
+            return number, number
         if isinstance(value, SequenceValue):
             return self._sequence_operand(tr, value)
         if isinstance(value, SliceValue):
@@ -369,6 +413,7 @@ class GraphBuilder:
 
     def _in_order(self, symbols: dict[fx.Node, Source]) -> list[tuple[fx.Node, Source, Any]]:
         tensors = {entry.value.node: entry for entry in self.inputs}
+        symbols = {**symbols, **{node: source for source, (node, _) in self.floats.items()}}
         result = []
         for node in self.graph.nodes:
             if node.op == "placeholder":
@@ -388,6 +433,9 @@ class GraphArguments:
 _SIZE_OPERATORS: dict[str, Any] = {
     "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv,
     "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max, "Min": torch.sym_min,
+    "ToFloat": torch.sym_float, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
+    "OpaqueUnaryFn_sqrt": torch.sym_sqrt,
+    "TruncToInt": torch.sym_int, "FloorToInt": math.floor, "CeilToInt": math.ceil,
 }  # fmt: skip
 
 
@@ -403,6 +451,13 @@ def _leaves(tree: Any) -> list[Any]:
     if isinstance(tree, slice):
         return [leaf for item in (tree.start, tree.stop, tree.step) for leaf in _leaves(item)]
     return [tree]
+
+
+def _has_float_size(result: Any) -> bool:
+    """Whether a size of a result is computed from an open float."""
+    tensors = (leaf for leaf in _leaves(result) if isinstance(leaf, torch.Tensor))
+    sizes = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
+    return any(is_float_symbol(symbol.name) for size in sizes for symbol in size.node.expr.free_symbols)
 
 
 def _has_tensor(result: Any) -> bool:

@@ -382,7 +382,9 @@ def _build_const_key_map(tr: Tracer, frame: Frame, count: int) -> None:
 
 @opcode("BUILD_STRING")
 def _build_string(tr: Tracer, frame: Frame, count: int) -> None:
-    frame.push(tr.fold(lambda *parts: "".join(parts), *frame.pop_many(count)))
+    from .values.computed import joined
+
+    frame.push(joined(tr, [part.realize(tr) for part in frame.pop_many(count)]))
 
 
 @opcode("LIST_TO_TUPLE")

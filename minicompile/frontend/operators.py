@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .breaks import unsupported
 from .values.base import NotConstant, Value, fail
-from .values.constant import ConstantValue, SymIntValue
+from .values.constant import ConstantValue, OpenValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
 from .values.objects import ObjectValue
 from .values.tensor import TensorValue
@@ -148,7 +148,7 @@ def equal(tr: Tracer, left: Value, right: Value) -> bool:
         return set(left.entries) == set(right.entries) and all(
             equal(tr, value, right.entries[key]) for key, value in left.entries.items()
         )
-    if isinstance(left, (TensorValue, SymIntValue)) or isinstance(right, (TensorValue, SymIntValue)):
+    if isinstance(left, (TensorValue, OpenValue)) or isinstance(right, (TensorValue, OpenValue)):
         return binary(tr, operator.eq, left, right).truth(tr)
     result = left.binary(tr, operator.eq, right, False)
     if result is None:

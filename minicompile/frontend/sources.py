@@ -26,8 +26,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, dataclass_transform
 
-ARITHMETIC: dict[str, Any] = {f"__{call.__name__}__": call for call in (min, max, abs, round, int, float, bool, math)}
-"""What texts of size expressions call."""
+_CALLABLES: tuple[Any, ...] = (min, max, abs, round, int, float, bool, str, repr, format, math)
+ARITHMETIC: dict[str, Any] = {f"__{call.__name__}__": call for call in _CALLABLES}
+"""What texts over numbers call."""
+
+_CALLED = re.compile(rf"\b({'|'.join(name.strip('_') for name in ARITHMETIC)})\b")
+
+
+def namespaced(text: str) -> str:
+    """`min(…)` as `__min__(…)`: a user may have an argument called `min`."""
+    return _CALLED.sub(r"__\1__", text)
+
 
 HELPERS: dict[str, Any] = {"__type__": type, "__len__": len, "__getattr__": getattr, **ARITHMETIC}
 """What `expr()` texts call; belongs into the namespace of every generated function that uses them."""
@@ -535,3 +544,41 @@ class CallSource(Source):
 
     def path(self) -> str:
         return f"{self.base.path()}()"
+
+
+_TERM = re.compile(r"\{(\d+)\}")
+
+
+@_source
+class ComputedSource(Source):
+    """A number or a text that is computed from others, as the user's own Python computes it: `lr * 0.5`.
+
+    `template` has `{0}`, `{1}`, … where the values of `terms` go.
+    """
+
+    template: str
+    terms: tuple[Source, ...]
+
+    def expr_over(self, base: str) -> str:
+        return self.over([term.expr() for term in self.terms])
+
+    def over(self, terms: list[str]) -> str:
+        """`expr()` where the values of the terms already stand in these expressions."""
+        return f"({namespaced(self.template).format(*terms)})"
+
+    def path(self) -> str:
+        return _TERM.sub(self._written, self.template).replace("{{", "{").replace("}}", "}")
+
+    def _written(self, place: re.Match[str]) -> str:
+        """A term as it stands at a place: in brackets, unless it is an argument of a call."""
+        text = self.terms[int(place[1])].path()
+        is_argument = place.string[place.start() - 1 : place.start()] in ("(", ",") and place.start() > 0
+        return text if is_argument or " " not in text else f"({text})"
+
+    def ancestors(self) -> Iterator[Source]:
+        for term in self.terms:
+            yield term
+            yield from term.ancestors()
+
+    def bindings(self) -> dict[str, Any]:
+        return {name: value for term in self.terms for name, value in term.bindings().items()}

@@ -6,6 +6,7 @@ interpreted program left on its stack and in its variables.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from .side_effects import Journal
 from .sources import ConstSource, Source
 from .values.base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .values.classes import ClassValue
+from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue, is_constant_object, specialized
 from .values.containers import DictValue, SequenceValue, SetValue
 from .values.functions import FunctionValue, bind_arguments
@@ -85,6 +87,9 @@ class Tracer:
             number = self.graph.int_input(obj, source)
             if isinstance(number, torch.SymInt):  # 0 and 1 stay constants
                 return self.number(number, source)
+        if type(obj) is float and self.graph.is_open(source) and math.isfinite(obj):
+            self.guard_type(source, obj)
+            return ComputedValue(source, obj)
         return wrap(self, obj, source)
 
     def forget_objects(self) -> None:
@@ -138,7 +143,18 @@ class Tracer:
             number = float(number)
         return ConstantValue(number)
 
+    def size_source(self, value: SymIntValue) -> Source | None:
+        """Where a symbolic int is read, or how it is computed from what is read."""
+        if value.source is not None or self.graph.shapes is None:
+            return value.source
+        return self.graph.shapes.source_of(value.sym)
+
     # ---- guards ----
+
+    def here(self) -> str:
+        """The user's `file:line` that is being traced."""
+        place = self.origin("")
+        return f"{place.file}:{place.line}"
 
     def guard(self, guard: Guard) -> None:
         self.guards.add(guard)

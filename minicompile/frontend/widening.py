@@ -1,9 +1,9 @@
 """Which numbers to leave open after a guard miss.
 
-In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers`: ints that were compiled as
-constants and have another value now, and dimensions of tensors that have another size now. The next entry treats these
-as symbols, and only these: a step counter or a batch size compiles twice and not once a value, while the sizes that
-never vary stay numbers that kernels are made for.
+In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers`: ints and floats that were
+compiled as constants and have another value now, and dimensions of tensors that have another size now. The next entry
+treats these as open, and only these: a step counter, a learning rate or a batch size compiles twice and not once a
+value, while the sizes that never vary stay numbers that kernels are made for.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 import torch
 
 from ..guards import FrameValues, GuardSet
+from ..guards.constants import constant_key
 from ..guards.kinds import ConstantGuard
 from ..guards.tensors import TensorGuard
-from .sources import FreeCellSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
+from .sources import FreeCellSource, GlobalSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
 from .values.real_iterators import PeekSource
 
-_WHERE = (LocalSource, StackSource, FreeCellSource, ItemSource, InstanceDictSource, PeekSource)
+_WHERE = (LocalSource, StackSource, FreeCellSource, GlobalSource, ItemSource, InstanceDictSource, PeekSource)
 
 
 @dataclass(frozen=True)
@@ -29,39 +30,40 @@ class OpenNumbers:
     """What is a symbol in the next entry of a segment.
 
     Attributes:
-        ints: where an int is read.
+        numbers: where an int or a float is read.
         sizes: where a tensor is read → its open dimensions.
         marked: whether a tensor was met that the user has marked as dynamic.
     """
 
-    ints: frozenset[Source] = frozenset()
+    numbers: frozenset[Source] = frozenset()
     sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     marked: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.ints or self.sizes or self.marked)
+        return bool(self.numbers or self.sizes or self.marked)
 
     def with_varying(
         self, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]
     ) -> OpenNumbers:
         """Open as well whatever these values have otherwise than one of the entries expects."""
         frame = FrameValues(func, values)
-        ints, sizes = set(self.ints), dict(self.sizes)
+        numbers, sizes = set(self.numbers), dict(self.sizes)
         for guard in (guard for guards in entries for guard in guards):
             if isinstance(guard, ConstantGuard) and _varies(guard, frame):
-                ints.add(guard.source)
+                numbers.add(guard.source)
             elif isinstance(guard, TensorGuard):
                 dims = frozenset(_varying_dims(guard, frame))
                 if dims:
                     sizes[guard.source] = sizes.get(guard.source, frozenset()) | dims
-        return OpenNumbers(frozenset(ints), sizes, self.marked)
+        return OpenNumbers(frozenset(numbers), sizes, self.marked)
 
 
 def _varies(guard: ConstantGuard, frame: FrameValues) -> bool:
-    if type(guard.constant) is not int or not isinstance(guard.source, _WHERE):
+    kind = type(guard.constant)
+    if kind not in (int, float) or not isinstance(guard.source, _WHERE):
         return False
     now = _read(guard.source, frame)
-    return type(now) is int and now != guard.constant
+    return type(now) is kind and constant_key(now) != guard.key
 
 
 def _varying_dims(guard: TensorGuard, frame: FrameValues) -> Iterator[int]:

@@ -27,7 +27,16 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, SizeSource, Source
+from ..frontend.sources import (
+    HELPERS,
+    BuiltinSource,
+    ComputedSource,
+    GlobalSource,
+    GlobalsSource,
+    LocalSource,
+    SizeSource,
+    Source,
+)
 from .guard_set import GuardSet
 from .kinds import Guard, Held, SameObjectGuard
 from .state import GlobalStateGuard
@@ -301,6 +310,8 @@ def _over_nearest(source: Source, available: Mapping[Source, str]) -> str:
     """The source's text over the nearest ancestor that has a name."""
     if source in available:
         return available[source]
+    if isinstance(source, ComputedSource):
+        return source.over([_over_nearest(term, available) for term in source.terms])
     parent = source.parent()
     return source.expr_over(_over_nearest(parent, available) if parent is not None else "")
 

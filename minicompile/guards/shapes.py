@@ -16,14 +16,15 @@ tensor's own guard. Sympy and ShapeEnv are imported here only when a size is sym
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..errors import UnsupportedError
-from ..frontend.sources import AttrSource, SizeSource, Source, StorageOffsetSource, StrideSource
+from ..frontend.sources import AttrSource, ComputedSource, SizeSource, Source, StorageOffsetSource, StrideSource
+from ..ir.symbols import is_float_symbol
 from .kinds import Guard, TypeGuard
 from .sizes import SizeGuard
 from .tensors import TensorGuard
@@ -83,6 +84,7 @@ class SymbolicShapes:
             allow_dynamic_output_shape_ops=data_dependent,
         )
         self._inputs: list[_Input] = []
+        self._floats: list[tuple[Source, torch.SymFloat]] = []
         self._ints: list[tuple[Source, Any]] = []
         self._causes: list[str] = []
         self._names: dict[str, Source] = {}
@@ -112,6 +114,27 @@ class SymbolicShapes:
         self._ints.append((source, symbolic))
         return symbolic
 
+    def float_input(self, value: float, source: Source) -> torch.SymFloat:
+        """A symbolic float for a finite one that reaches the graph; a guard keeps it finite, as symbols are."""
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        place = self._torch_source(source)
+        symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
+        symbolic = self.env.create_symfloatnode(symbol, hint=value, source=place)
+        self._floats.append((source, symbolic))
+        return symbolic
+
+    def source_of(self, number: torch.SymInt) -> Source | None:
+        """The source of a symbolic int, or how it is computed from such; None if it depends on what is not read."""
+        symbols = self.symbols()
+        expr = self._expr(number)
+        if expr in symbols:
+            return symbols[expr]
+        if not expr.free_symbols or not expr.free_symbols <= symbols.keys():
+            return None
+        printed = _printed("", expr, symbols, ())
+        return ComputedSource(printed.template, printed.terms)
+
     def attribute(self, cause: str) -> None:
         """Whatever was assumed since the last call of this was assumed at `cause`, the user's `file:line`."""
         self._causes.extend([cause] * (len(self.env.guards) - len(self._causes)))
@@ -138,6 +161,7 @@ class SymbolicShapes:
         for source, _ in self._ints:
             result.setdefault(TypeGuard.of(source, 0))
             result.setdefault(SizeGuard(f"-{2**63} <= {{0}} < {2**63}", (source,)))
+        result.update(dict.fromkeys(SizeGuard("math.isfinite({0})", (source,)) for source, _ in self._floats))
         symbols = self.symbols()
         for guard in (*self._ranges(symbols), *self._equalities(symbols), *self._relations(symbols)):
             result.setdefault(guard)
@@ -161,12 +185,13 @@ class SymbolicShapes:
             for entry in self._inputs:
                 yield from (pair for pair in entry.numbers() if isinstance(pair[0], kind))
         yield from self._ints
+        yield from self._floats
 
     def _expr(self, number: Any) -> sympy.Expr:
         import sympy
 
         # `node.expr` has what was learnt since put in: a symbol may have become another one, or a number.
-        return number.node.expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
+        return number.node.expr if isinstance(number, (torch.SymInt, torch.SymFloat)) else sympy.Integer(number)
 
     def _used_symbols(self) -> set[sympy.Symbol]:
         expressions = [self._expr(number) for _, number in self._numbers()] + [expr for expr, _ in self._assumed()]
@@ -213,7 +238,7 @@ class SymbolicShapes:
         # A storage offset that nothing was decided on may be anything, 0 included.
         decided = {symbol for expr, _ in self._assumed() for symbol in expr.free_symbols}
         for symbol, source in symbols.items():
-            if _is_offset(source) and symbol not in decided:
+            if (_is_offset(source) and symbol not in decided) or is_float_symbol(symbol.name):
                 continue
             bounds = self.env.var_to_range[symbol]
             lower, upper = bounds.lower, bounds.upper
@@ -239,7 +264,8 @@ class SymbolicShapes:
         """What tracing decided about the symbols and what does not follow from their ranges, with the user's line."""
         self.attribute("")
         for guard, cause in zip(self.env.guards, self._causes, strict=True):
-            if self.env._maybe_evaluate_static(guard.expr, axioms=()) is None:
+            is_float = any(is_float_symbol(symbol.name) for symbol in guard.expr.free_symbols)  # they have no ranges
+            if is_float or self.env._maybe_evaluate_static(guard.expr, axioms=()) is None:
                 expr = self.env.simplify(guard.expr)
                 if not expr.is_Boolean or expr.free_symbols:
                     yield expr, cause
@@ -253,8 +279,6 @@ def _printed(
     start: str, expr: Any, symbols: dict[Any, Source], terms: tuple[Source, ...], cause: str = ""
 ) -> SizeGuard:
     """`start` (which has `terms`) and the expression's Python text, with `{n}` for the source of each symbol."""
-    from torch.utils._sympy.printers import PythonPrinter
-
     names = {}
     for symbol in sorted(expr.free_symbols, key=str):
         if symbol not in symbols:
@@ -263,11 +287,27 @@ def _printed(
         terms = terms if source in terms else (*terms, source)
         names[symbol] = f"{{{terms.index(source)}}}"
 
+    return SizeGuard(start + python_text(expr, names.__getitem__), terms, cause)
+
+
+def python_text(expr: Any, name: Callable[[Any], str]) -> str:
+    """Arithmetic on symbols as plain Python; `name` says what stands for a symbol. Calls what `ARITHMETIC` has."""
+    from torch.utils._sympy.printers import PythonPrinter
+
     class Printer(PythonPrinter):
         def _print_Symbol(self, symbol: Any) -> str:
-            return names[symbol]
+            return name(symbol)
 
-    return SizeGuard(start + Printer().doprint(expr), terms, cause)
+        def _print_Float(self, number: Any) -> str:
+            return repr(float(number))
+
+        def _print_ToFloat(self, call: Any) -> str:
+            return f"float({self._print(call.args[0])})"
+
+        def _print_OpaqueUnaryFn_sqrt(self, call: Any) -> str:
+            return f"math.sqrt({self._print(call.args[0])})"
+
+    return Printer().doprint(expr)
 
 
 def symbolic_context(tensor: torch.Tensor, dims: Collection[int]) -> Any:

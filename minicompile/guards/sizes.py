@@ -6,13 +6,14 @@ Out: `SizeGuard`s.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ..frontend.sources import ARITHMETIC, Source
+from ..frontend.sources import ARITHMETIC, Source, namespaced
 from .kinds import Frame, Guard, Scope
 from .tensors import TENSOR_RANK
+
+_NAMES = {**ARITHMETIC, "inf": float("inf"), "nan": float("nan")}
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class SizeGuard(Guard):
         return self.terms
 
     def condition(self, scope: Scope) -> str:
-        return _namespaced(self.template).format(*map(scope.read, self.terms))
+        return namespaced(self.template).format(*map(scope.read, self.terms))
 
     def miss(self, frame: Frame) -> str | None:
         values = [frame.value(term) for term in self.terms]
-        if eval(_namespaced(self.template).format(*(f"({value})" for value in values)), dict(ARITHMETIC)):
+        if eval(namespaced(self.template).format(*(f"({value!r})" for value in values)), dict(_NAMES)):
             return None
         wanted = f"compiled for {self.text()}{f', because of {self.cause}' if self.cause else ''}"
         if len(self.terms) == 1:
@@ -50,11 +51,3 @@ class SizeGuard(Guard):
 
     def __str__(self) -> str:
         return f"{self.text()}{f'  ({self.cause})' if self.cause else ''}"
-
-
-_CALLED = re.compile(rf"\b({'|'.join(name.strip('_') for name in ARITHMETIC)})\b")
-
-
-def _namespaced(template: str) -> str:
-    """`min(…)` as `__min__(…)`: a user may have an argument called `min`."""
-    return _CALLED.sub(r"__\1__", template)

@@ -9,6 +9,7 @@ which a static compilation must not pay.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -54,6 +55,11 @@ def to_dims(values: Any) -> tuple[Any, ...]:
     return tuple(map(to_dim, values))
 
 
+def is_float_symbol(name: str) -> bool:
+    """Whether a symbol's name stands for a Python float that enters the graph. (The prefix is torch's own.)"""
+    return name.startswith("zf")
+
+
 def is_static(dim: Any) -> bool:
     return isinstance(dim, int) or dim.is_number
 
@@ -80,18 +86,20 @@ def evaluate(dim: Any, values: dict[str, int]) -> int:
     return dim if isinstance(dim, int) else int(_substitute(dim, values))
 
 
-def evaluate_scalar(value: Any, values: dict[str, int]) -> int | float | bool:
+def evaluate_scalar(value: Any, values: Mapping[str, int | float]) -> int | float | bool:
     """A Python scalar, or an expression over size symbols that may be fractional, as a number."""
     if isinstance(value, (bool, int, float)):
         return value
+    if value.is_Symbol:
+        return values[value.name]
     result = _substitute(value, values)
     return int(result) if result.is_integer else float(result)
 
 
-def _substitute(expr: Any, values: dict[str, int]) -> Any:
-    from sympy import Integer
+def _substitute(expr: Any, values: Mapping[str, int | float]) -> Any:
+    from sympy import sympify
 
-    return expr.subs({symbol: Integer(values[symbol.name]) for symbol in expr.free_symbols})
+    return expr.subs({symbol: sympify(values[symbol.name]) for symbol in expr.free_symbols})
 
 
 def dims_text(dims: Any) -> str:

@@ -247,21 +247,21 @@ def live_calls(trace: Trace, needed: set[int]) -> list[Call]:
 def shape_env(inputs: Sequence[Any]) -> Any:
     """Where the symbols of the inputs' sizes come from."""
     sizes = (size for value in inputs for size in (value.shape if isinstance(value, torch.Tensor) else (value,)))
-    return next(size.node.shape_env for size in sizes if isinstance(size, torch.SymInt))
+    return next(size.node.shape_env for size in sizes if isinstance(size, (torch.SymInt, torch.SymFloat)))
 
 
-def size_hints(inputs: Sequence[Any]) -> dict[str, int]:
-    """Size symbol → its value while tracing, from the sizes of the inputs."""
-    hints: dict[str, int] = {}
+def size_hints(inputs: Sequence[Any]) -> dict[str, Any]:
+    """Symbol → its value while tracing, from the sizes of the inputs and the numbers among them."""
+    hints: dict[str, Any] = {}
     for value in inputs:
         sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
         for size in sizes:
-            if isinstance(size, torch.SymInt):
+            if isinstance(size, (torch.SymInt, torch.SymFloat)):
                 _add_hints(size.node, hints)
     return hints
 
 
-def _add_hints(node: Any, hints: dict[str, int]) -> None:
+def _add_hints(node: Any, hints: dict[str, Any]) -> None:
     for symbol in node.expr.free_symbols:
         value = symbol_hint(node.shape_env, symbol)
         if value is not None:

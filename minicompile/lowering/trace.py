@@ -128,9 +128,9 @@ def fake_mode_of(example_inputs: Any) -> Any:
 
 
 def fake_inputs(example_inputs: Any, mode: Any) -> list[Any]:
-    """Fake tensors, SymInts and ints, one per example input.
+    """Fake tensors, symbolic ints and floats, and ints, one per example input.
 
-    Raises LoweringError for a float, a sparse tensor and whatever else a placeholder cannot be here.
+    Raises LoweringError for a plain float, a sparse tensor and whatever else a placeholder cannot be here.
     """
     return [_fake_input(value, mode) for value in example_inputs]
 
@@ -142,9 +142,9 @@ def _fake_input(value: Any, mode: Any) -> Any:
         if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
             raise LoweringError(f"an input is a {value.layout} tensor of {value.dtype} with lazy bits or no strides")
         return value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
-    if isinstance(value, torch.SymInt) or type(value) is int:
+    if isinstance(value, (torch.SymInt, torch.SymFloat)) or type(value) is int:
         return value
-    raise LoweringError(f"a graph input of type {type(value).__name__}; only tensors and sizes can enter a graph")
+    raise LoweringError(f"a graph input of type {type(value).__name__}; only tensors and symbolic numbers can be one")
 
 
 def trace(gm: torch.fx.GraphModule, example_inputs: Any) -> Trace:
@@ -203,7 +203,7 @@ def _same_autocast_after() -> Iterator[None]:
 def _is_dynamic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return any(isinstance(size, torch.SymInt) for size in value.shape)
-    return isinstance(value, torch.SymInt)
+    return isinstance(value, (torch.SymInt, torch.SymFloat))
 
 
 def _functional(value: Any) -> Any:

@@ -2,7 +2,7 @@
  *
  * In:   Kernel(address, n_tensors, n_ints, name, error, keepalive), where `address` is a C function
  *       int kernel(void **buffers, const int64_t *sizes), and then, on each call, n_tensors objects that have data_ptr()
- *       followed by n_ints integers.
+ *       followed by n_ints integers; a float among these is passed as the bits of its double.
  * Out:  None; where the kernel returned a code other than 0, the exception error(code, name).
  *
  * A vectorcall type is used because ctypes converts each argument through a Python-level object: three tensors cost
@@ -51,6 +51,11 @@ static int
 read_sizes(PyObject *const *numbers, Py_ssize_t count, int64_t *sizes)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
+        if (PyFloat_CheckExact(numbers[i])) {
+            double number = PyFloat_AS_DOUBLE(numbers[i]);
+            memcpy(&sizes[i], &number, sizeof number);
+            continue;
+        }
         sizes[i] = PyLong_AsLongLong(numbers[i]);
         if (sizes[i] == -1 && PyErr_Occurred())
             return -1;

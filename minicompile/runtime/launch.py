@@ -1,8 +1,8 @@
 """Load a kernel from a shared object and call it with tensors and sizes.
 
 In: a library built by cpp_build and the name of a function `int NAME(void **buffers, const int64_t *sizes)`. Out: a
-callable that takes tensors, then integers, and returns None. Two doors: the C type of launch.c (0.3 µs for three
-tensors), and ctypes where that extension was not built.
+callable that takes tensors, then integers (or floats, where the kernel has it so), and returns None. Two doors: the C
+type of launch.c (0.3 µs for three tensors), and ctypes where that extension was not built.
 
 The kernel sees bare addresses: whoever calls it has checked dtype, shape, strides and device.
 """
@@ -10,6 +10,7 @@ The kernel sees bare addresses: whoever calls it has checked dtype, shape, strid
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ def load_kernel(path: Path, symbol: str, n_tensors: int, n_ints: int) -> Callabl
     return _native.Kernel(address, n_tensors, n_ints, symbol, KernelError, library)
 
 
+def as_int64(number: int | float) -> int:
+    """A kernel's number as it is passed: an int, or the bits of a double."""
+    return struct.unpack("q", struct.pack("d", number))[0] if isinstance(number, float) else number
+
+
 class CtypesKernel:
     """The same callable in Python. ctypes releases the interpreter's lock around the call, as launch.c does."""
 
@@ -67,6 +73,6 @@ class CtypesKernel:
                 f"{len(args)} arguments given"
             )
         buffers = self._buffers(*[tensor.data_ptr() for tensor in args[:n]])
-        code = self._function(buffers, self._sizes(*args[n:]))
+        code = self._function(buffers, self._sizes(*map(as_int64, args[n:])))
         if code != 0:
             raise KernelError(code, self.name)

@@ -12,6 +12,7 @@ Out: text and globals of `run(*inputs) -> tuple of outputs`.
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -36,7 +37,7 @@ def make_call(
         pair: inputs → results.
         grad_mode: the mode in which calls come; the pair and recorded writes run with gradients recorded.
     """
-    namespace = {"pair": pair, "no_grad": torch.no_grad, "enable_grad": torch.enable_grad}
+    namespace = {"math": math, "pair": pair, "no_grad": torch.no_grad, "enable_grad": torch.enable_grad}
     writer = _Writer(plan, inputs, grad_mode, namespace)
     source = writer.run()
     filename = f"<minicompile {name} call {next(_serial)}>"

@@ -17,7 +17,8 @@ from .. import directives
 from ..breaks import Break, BreakKind, unsupported_call
 from .base import Kwargs, NotConstant, OpaqueValue, Value, fail
 from .callables import RULES, Rule, class_object, rule
-from .constant import ConstantValue, SymIntValue, specialized
+from .computed import call_computed, computed, formatted_number
+from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ZipValue
 from .objects import ObjectValue, static_lookup
 
@@ -292,12 +293,13 @@ def _bool(tr: Tracer, value: Value | None = None) -> Value:
 def _int(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 1 and not kwargs and isinstance(args[0].realize(tr), SymIntValue):
         return args[0].realize(tr)
-    return _number(tr, int, args, kwargs)
+    found = call_computed(tr, int, list(args)) if not kwargs else None
+    return found or _number(tr, int, args, kwargs)
 
 
 @rule(float)
 def _float(tr: Tracer, *args: Value) -> Value:
-    return _number(tr, float, args, {})
+    return call_computed(tr, float, list(args)) or _number(tr, float, args, {})
 
 
 @rule(complex)
@@ -334,6 +336,8 @@ def text_of(tr: Tracer, value: Value, fn: Any, how: str) -> Value:
     if own is not None:
         return tr.fold(ascii if fn is ascii else str, own) if fn is ascii else own
     try:
+        if isinstance(value, SymIntValue):
+            return computed(tr, str, "str({0})", [value])
         return tr.fold(fn, specialized(tr, value))
     except NotConstant:
         raise unsupported_call(f"{fn.__name__}()", "needs the text of an object that is not a constant") from None
@@ -347,6 +351,8 @@ def _format(tr: Tracer, value: Value, spec: Value | None = None) -> Value:
 def formatted(tr: Tracer, value: Value, spec: Value) -> Value:
     """`format(value, spec)`. Raises NotConstant, or Break."""
     if not isinstance(value, ObjectValue):
+        if isinstance(value, OpenValue) and isinstance(spec.realize(tr), ConstantValue):
+            return formatted_number(tr, value, spec.realize(tr).const(tr))
         return tr.fold(format, specialized(tr, value), spec)
     own = static_lookup(value.python_type(), "__format__")
     if isinstance(own, types.FunctionType):
@@ -419,7 +425,7 @@ def _abs(tr: Tracer, value: Value) -> Value:
         return tr.torch_call(operator.abs, [value], {})
     if isinstance(value, SymIntValue):
         return tr.number(abs(value.sym))
-    return tr.fold(abs, value)
+    return call_computed(tr, abs, [value]) or tr.fold(abs, value)
 
 
 @rule(pow)

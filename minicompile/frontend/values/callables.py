@@ -19,6 +19,7 @@ import torch
 from ..breaks import unsupported_call
 from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
+from .computed import call_computed
 from .constant import ConstantValue
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if is_pure(fn):
         if getattr(fn, "__name__", "") in _READS_ALL:
             args = [_read(tr, arg.realize(tr)) for arg in args]
+        computed = call_computed(tr, fn, args) if not kwargs else None
+        if computed is not None:
+            return computed
         try:
             return tr.fold(fn, *args, **kwargs)
         except NotConstant:

@@ -1,6 +1,7 @@
 """Constants and symbolic integers.
 
-In: literals, guarded outside values, results of folding. Out: folded constants; size arithmetic on torch.SymInt.
+In: literals, guarded outside values, results of folding. Out: folded constants; size arithmetic on torch.SymInt (what
+is no int or no number of its own is in computed.py).
 """
 
 from __future__ import annotations
@@ -83,7 +84,20 @@ class ConstantValue(Value):
         return glue.constant(self.value)
 
 
-class SymIntValue(Value):
+class OpenValue(Value):
+    """A number or a text that only the call knows."""
+
+    def const(self, tr: Tracer) -> Any:
+        from .base import NotConstant
+
+        raise NotConstant
+
+    def specialize(self, tr: Tracer) -> Any:
+        """What it is now, fixed from here on: a guard says so."""
+        raise NotImplementedError
+
+
+class SymIntValue(OpenValue):
     """An integer that only the call knows: a size with dynamic shapes, or arithmetic on sizes."""
 
     def __init__(self, sym: torch.SymInt, source: Source | None = None) -> None:
@@ -93,13 +107,12 @@ class SymIntValue(Value):
     def python_type(self) -> type:
         return int
 
-    def const(self, tr: Tracer) -> Any:
-        from .base import NotConstant
-
-        raise NotConstant
+    @property
+    def now(self) -> int:
+        """What it is in the call that is traced. Relies on nothing."""
+        return int(self.sym.node.hint)
 
     def specialize(self, tr: Tracer) -> int:
-        """The number, fixed from here on: a guard says so."""
         tr.changed()
         return int(self.sym)
 
@@ -107,6 +120,10 @@ class SymIntValue(Value):
         return bool(self.sym != 0)
 
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        if op in _FRACTIONS or isinstance(getattr(other, "value", None), float):
+            from .computed import arithmetic
+
+            return arithmetic(tr, op, other, self) if swapped else arithmetic(tr, op, self, other)
         number = other.sym if isinstance(other, SymIntValue) else other.const(tr) if _is_number(other) else None
         if number is None:
             return None
@@ -127,6 +144,9 @@ class SymIntValue(Value):
         return glue.size(self.sym)
 
 
+_FRACTIONS = frozenset({operator.truediv, operator.itruediv})
+
+
 def _exact(op: Any, left: Any, right: Any) -> Any:
     """The operation on symbolic ints. Torch joins `(n // 2) // -2` into `n // -4`, which is another number, so division
     by something negative, which a guard makes sure of, turns both signs."""
@@ -142,7 +162,7 @@ def _is_number(value: Value) -> bool:
 
 def specialized(tr: Tracer, value: Value) -> Value:
     """The value with symbolic numbers fixed, for operations that need the number itself."""
-    return ConstantValue(value.specialize(tr)) if isinstance(value, SymIntValue) else value
+    return ConstantValue(value.specialize(tr)) if isinstance(value, OpenValue) else value
 
 
-__all__ = ["ConstantValue", "SymIntValue", "UserError", "is_constant_object", "specialized", "unsupported"]
+__all__ = ["ConstantValue", "OpenValue", "SymIntValue", "UserError", "is_constant_object", "specialized", "unsupported"]

@@ -15,7 +15,7 @@ from ..breaks import unsupported_call
 from .base import Value
 from .callables import CallableValue, rule
 from .classes import ClassValue, can_be_made
-from .constant import ConstantValue, SymIntValue
+from .constant import ConstantValue, OpenValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue
 from .objects import ObjectValue, PyModuleValue, static_lookup
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 V = TypeVar("V", bound=Value)
-_ATOMS = (ConstantValue, SymIntValue, FunctionValue, ClassValue, PyModuleValue, CallableValue)
+_ATOMS = (ConstantValue, OpenValue, FunctionValue, ClassValue, PyModuleValue, CallableValue)
 _SAYS = (
     "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__",
     "__getnewargs_ex__", "__slots__",
