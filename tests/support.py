@@ -16,10 +16,21 @@ def assert_same(actual: Any, expected: Any, *, strides: bool = True) -> None:
     assert left_spec == right_spec, f"structure {left_spec} against {right_spec}"
     for one, other in zip(left, right, strict=True):
         if not isinstance(other, torch.Tensor):
-            assert type(one) is type(other) and one == other, f"{one!r} against {other!r}"
+            assert type(one) is type(other), f"{one!r} against {other!r}"
+            if isinstance(other, (dict, list, tuple)):
+                assert_same(_opened(one), _opened(other), strides=strides)
+            else:
+                assert one == other, f"{one!r} against {other!r}"
             continue
         assert one.requires_grad == other.requires_grad, "requires_grad differs"
         torch.testing.assert_close(one, other, check_stride=strides, equal_nan=True)
+
+
+def _opened(value: Any) -> tuple[Any, Any]:
+    """An object of a class that derives from a builtin container: what it holds, and its attributes."""
+    base = next(base for base in (dict, list, tuple) if isinstance(value, base))
+    items: Any = base.items(value) if isinstance(value, dict) else base.__iter__(value)
+    return list(items), getattr(value, "__dict__", None)
 
 
 def assert_as_accurate(actual: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> None:

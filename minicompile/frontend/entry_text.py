@@ -19,7 +19,7 @@ from ..guards import GuardSet, build_check
 from ..guards.check import Check
 from ..torch_compat import restore_modes, save_modes
 from . import hook
-from .sources import Source
+from .sources import CONTAINERS, Source
 
 if TYPE_CHECKING:
     from .segments import Segment
@@ -48,6 +48,7 @@ GLUE_HELPERS: dict[str, Any] = {
     "__set_grad__": torch._C._set_grad_enabled,
     "__save_modes__": save_modes,
     "__restore_modes__": restore_modes,
+    **{f"__base_{base.__name__}__": base for base in CONTAINERS},
 }
 """What glue texts call; in the namespace of every entry."""
 

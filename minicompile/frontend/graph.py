@@ -27,6 +27,7 @@ from .values.base import NotConstant, Value
 from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SliceValue
+from .values.subclasses import plain
 from .values.tensor import TensorValue
 from .widening import OpenNumbers
 
@@ -344,6 +345,7 @@ class GraphBuilder:
 
     def _operand(self, tr: Tracer, value: Value) -> tuple[Any, Any]:
         """A value as an FX argument, and as what the fake run gets."""
+        value = plain(value)
         if isinstance(value, TensorValue):
             return value.node, value.fake
         if isinstance(value, ConstantValue):

@@ -11,6 +11,7 @@ from .interpreter import opcode
 from .values.base import NULL, NotConstant, Value, fail
 from .values.containers import DictValue, SequenceValue
 from .values.functions import CellValue, FunctionValue
+from .values.subclasses import mapping_pairs
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -72,9 +73,10 @@ def _call_function_ex(tr: Tracer, frame: Frame, flags: int) -> None:
     kwargs: dict[str, Value] = {}
     if named is not None:
         mapping = named.realize(tr)
-        if not isinstance(mapping, DictValue):
+        pairs = mapping_pairs(tr, mapping)
+        if pairs is None:
             raise mapping.cannot("unpacking keyword arguments")
-        kwargs = dict(mapping.entries)
+        kwargs = {tr.key(key): value for key, value in pairs}
         if not all(isinstance(key, str) for key in kwargs):
             fail(TypeError("keywords must be strings"))
     frame.push(fn.realize(tr).call(tr, args, kwargs))

@@ -23,9 +23,9 @@ from .values.containers import (
     SliceValue,
     make_dict,
     make_set,
-    pairs_of,
 )
 from .values.functions import CellValue
+from .values.subclasses import mapping_pairs
 from .values.tensor import TensorValue
 from .versions import NULL_FIRST
 
@@ -432,17 +432,19 @@ def _map_add(tr: Tracer, frame: Frame, depth: int) -> None:
 @opcode("DICT_UPDATE")
 def _dict_update(tr: Tracer, frame: Frame, depth: int) -> None:
     other = frame.pop(tr)
-    if not isinstance(other, DictValue):
+    pairs = mapping_pairs(tr, other)
+    if pairs is None:
         raise other.cannot("unpacking into a dict")
-    _method(tr, _below(frame, depth), "update", other)
+    _method(tr, _below(frame, depth), "update", make_dict(tr, pairs))
 
 
 @opcode("DICT_MERGE")
 def _dict_merge(tr: Tracer, frame: Frame, depth: int) -> None:
     other, owner = frame.pop(tr), _below(frame, depth).realize(tr)
-    if not isinstance(other, DictValue):
+    pairs = mapping_pairs(tr, other)
+    if pairs is None:
         raise other.cannot("unpacking keyword arguments")
-    for key, value in pairs_of(tr, other):
+    for key, value in pairs:
         if owner.contains(tr, key):
             fail(TypeError(f"got multiple values for keyword argument {key.const(tr)!r}"))
         owner.setitem(tr, key, value)

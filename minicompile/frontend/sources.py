@@ -21,6 +21,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,7 +39,26 @@ def namespaced(text: str) -> str:
     return _CALLED.sub(r"__\1__", text)
 
 
-HELPERS: dict[str, Any] = {"__type__": type, "__len__": len, "__getattr__": getattr, **ARITHMETIC}
+CONTAINERS = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset)
+"""Builtin containers whose subclasses' objects are looked into."""
+
+
+def contents_of(container: Any) -> Any:
+    """What an object of a subclass of a builtin container holds, as a plain one: no method of its class runs."""
+    kind = type(container)
+    if issubclass(kind, dict):
+        return dict((OrderedDict if issubclass(kind, OrderedDict) else dict).items(container))
+    base: Any = next(base for base in (list, tuple, set, frozenset) if issubclass(kind, base))
+    return base(base.__iter__(container))
+
+
+HELPERS: dict[str, Any] = {
+    "__type__": type,
+    "__contents__": contents_of,
+    "__len__": len,
+    "__getattr__": getattr,
+    **ARITHMETIC,
+}
 """What `expr()` texts call; belongs into the namespace of every generated function that uses them."""
 
 
@@ -452,6 +472,19 @@ class DictKeySource(Source):
 
     def path(self) -> str:
         return f"key {self.index} of {self.base.path()}"
+
+
+@_source
+class ContentsSource(Source):
+    """What an object of a subclass of a builtin container holds, as a plain container; see `contents_of`."""
+
+    base: Source
+
+    def expr_over(self, base: str) -> str:
+        return f"__contents__({base})"
+
+    def path(self) -> str:
+        return self.base.path()
 
 
 @_source

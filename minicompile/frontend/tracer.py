@@ -31,6 +31,7 @@ from .values.containers import DictValue, SequenceValue, SetValue
 from .values.functions import FunctionValue, bind_arguments
 from .values.generators import GeneratorValue
 from .values.objects import ObjectValue, PyModuleValue
+from .values.subclasses import SubclassValue
 from .values.wrap import wrap
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class Tracer:
     def mutated(self, value: Value, text: str, *operands: Value) -> Value:
         """A value has been changed; for one that existed before the frame, `text` repeats it on the real object."""
         self.epoch += 1
-        if value.source is not None:
-            self.journal.record(text, value, operands, self.place())
+        target, text = value.effect(text)
+        if target.source is not None:
+            self.journal.record(text, target, operands, self.place())
         return ConstantValue(None)
 
     # ---- objects from outside ----
@@ -190,7 +192,7 @@ class Tracer:
 
     def has_changed_a_list(self) -> bool:
         """Whether the journal changes a list that existed before the frame."""
-        return any(isinstance(target, SequenceValue) for target in self.journal.targets())
+        return any(isinstance(target, (SequenceValue, SubclassValue)) for target in self.journal.targets())
 
     def guard_aliases(self) -> None:
         """No other object that was looked at may turn out to be one that is changed."""

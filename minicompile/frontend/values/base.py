@@ -132,6 +132,14 @@ class Value:
 
     # ---- the way back to a real object ----
 
+    def effect(self, text: str) -> tuple[Value, str]:
+        """The object that an effect on this value changes, and the effect's text for it."""
+        return self, text
+
+    def method_text(self, glue: Glue, name: str) -> str:
+        """Text of a builtin container's method, bound."""
+        return f"{glue.ref(self)}.{name}"
+
     def build(self, glue: Glue) -> str:
         """Text that makes the object anew; called once at most, and never for a value that has a source."""
         raise self.cannot("rebuilding")

@@ -117,6 +117,9 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     found = RULES.get(fn)
     if found is not None:
         return _call_rule(tr, fn, found, args, kwargs)
+    bound = _bound_to_container(tr, fn, args)
+    if bound is not None:
+        return bound.call(tr, args[1:], kwargs)
     if is_torch_function(fn):
         return call_torch(tr, fn, args, kwargs)
     if is_pure(fn):
@@ -130,6 +133,21 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         except NotConstant:
             pass
     raise unsupported_call(f"{function_name(fn)}()")
+
+
+def _bound_to_container(tr: Tracer, fn: Any, args: Args) -> Value | None:
+    """`dict.get(d, key)`: a builtin container's method, called through its class."""
+    from .containers import DictValue, SequenceValue, SetValue
+    from .subclasses import SubclassValue
+
+    if not isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)) or not args:
+        return None
+    owner, name = args[0].realize(tr), fn.__name__
+    if isinstance(owner, SubclassValue):
+        return owner.native_method(tr, name) if owner.is_native(fn) else None
+    if isinstance(owner, (DictValue, SequenceValue, SetValue)) and issubclass(owner.kind, fn.__objclass__):
+        return owner.getattr(tr, name) if fn.__objclass__ is not object else None
+    return None
 
 
 _READS_ALL = frozenset({"join", "prod", "fsum", "fromkeys"})

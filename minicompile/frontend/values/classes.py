@@ -22,6 +22,7 @@ from .containers import SequenceValue
 from .functions import MethodValue
 from .objects import MISSING as _MISSING
 from .objects import ObjectValue, static_lookup
+from .subclasses import IMMUTABLE, SubclassValue, initialise_natively, native_base, new_subclass_object
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -83,6 +84,17 @@ class ClassValue(Value):
             raise self.cannot("setting an attribute")
         tr.attributes_of(self)[name] = value
         tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
+
+    def text(self, tr: Tracer, how: str) -> Value | None:
+        """`<class 'module.name'>`, unless a metaclass words it."""
+        own = self.meta_method(tr, how) or self.meta_method(tr, "__repr__")
+        if own is not None:
+            return own.call(tr, [], {}).realize(tr)
+        if type(self.cls).__repr__ is not type.__repr__:
+            return None
+        for part in ("__module__", "__qualname__"):
+            self.lookup(tr, part).realize(tr)
+        return ConstantValue(repr(self.cls))
 
     # ---- what a metaclass has a say in ----
 
@@ -184,14 +196,20 @@ def can_be_made(cls: type, *, own_new: bool = False) -> bool:
 
     With `own_new`: whether it is, once a `__new__` or metaclass of its own has come to the point.
     """
+    native = native_base(cls) or object
     return (
         (own_new or type(cls).__call__ is type.__call__)
-        and (own_new or cls.__new__ is object.__new__)
-        and all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__)
+        and (own_new or cls.__new__ is native.__new__)
+        and all(base in native.__mro__ or base.__flags__ & _HEAP_TYPE for base in cls.__mro__)
         and not issubclass(cls, (BaseException, torch.Tensor))
-        and (_init_of(cls) is object.__init__ or isinstance(_init_of(cls), types.FunctionType))
+        and (_inits_natively(cls) or isinstance(_init_of(cls), types.FunctionType))
         and "__del__" not in dir(cls)
     )
+
+
+def _inits_natively(cls: type) -> bool:
+    """Whether `__init__` is object's, or that of the builtin container that the class derives from."""
+    return _init_of(cls) in (object.__init__, static_lookup(native_base(cls) or object, "__init__"))
 
 
 def _init_of(cls: type) -> Any:
@@ -199,14 +217,16 @@ def _init_of(cls: type) -> Any:
 
 
 def _make_object(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    made = _new_object(tr, cls)
-    if _init_of(cls.cls) is object.__init__ and (args or kwargs):
+    made = _new_object(tr, cls, args[0] if args else None)
+    if _init_of(cls.cls) is object.__init__ and (args or kwargs) and native_base(cls.cls) not in IMMUTABLE:
         fail(TypeError(f"{cls.cls.__name__}() takes no arguments"), is_exact=True)
     _initialise(tr, made, args, kwargs)
     return made
 
 
-def _new_object(tr: Tracer, cls: ClassValue) -> ObjectValue:
+def _new_object(tr: Tracer, cls: ClassValue, items: Value | None = None) -> ObjectValue:
+    if native_base(cls.cls) is not None:
+        return new_subclass_object(tr, cls, cls.cls, items)
     made = ObjectValue(cls.cls, None, None)
     made.class_value = cls
     tr.changed()
@@ -219,6 +239,8 @@ def _initialise(tr: Tracer, made: ObjectValue, args: Args, kwargs: Kwargs) -> No
         result = made.method(tr, "__init__", init).call(tr, args, kwargs).realize(tr)
         if not (isinstance(result, ConstantValue) and result.value is None):
             fail(TypeError(f"__init__() should return None, not '{result.python_type().__name__}'"), is_exact=True)
+    elif isinstance(made, SubclassValue):
+        initialise_natively(tr, made, args, kwargs)
 
 
 def _make_through_new(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -226,7 +248,7 @@ def _make_through_new(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -
     source = AttrSource(tr.anchor(cls.cls), "__new__")
     made = tr.wrap(cls.cls.__new__, source).call(tr, [cls, *args], kwargs).realize(tr)
     if isinstance(made, ObjectValue) and issubclass(made.cls, cls.cls):
-        if _init_of(made.cls) is not object.__init__ and not isinstance(_init_of(made.cls), types.FunctionType):
+        if not _inits_natively(made.cls) and not isinstance(_init_of(made.cls), types.FunctionType):
             raise made.cannot("initialising")
         _initialise(tr, made, args, kwargs)
     return made
@@ -251,9 +273,19 @@ def is_namedtuple(cls: type) -> bool:
     )
 
 
+@rule(dict.__new__, list.__new__, set.__new__, frozenset.__new__)
+def _container_new(tr: Tracer, cls: Value, items: Value | None = None, *rest: Value, **named: Value) -> Value:
+    made = cls.realize(tr)
+    if not isinstance(made, ClassValue) or native_base(made.cls) is None or not can_be_made(made.cls, own_new=True):
+        raise unsupported_call("__new__()", "makes an object of a kind that cannot be traced")
+    return _new_object(tr, made, items)
+
+
 @rule(tuple.__new__)
 def _tuple_new(tr: Tracer, cls: Value, items: Value | None = None) -> Value:
     made = cls.realize(tr)
+    if isinstance(made, ClassValue) and made.cls is not tuple and not is_namedtuple(made.cls):
+        return _container_new(tr, made, items)
     if not isinstance(made, ClassValue) or not (made.cls is tuple or is_namedtuple(made.cls)):
         raise unsupported_call("tuple.__new__()", "makes an object of a kind that cannot be traced")
     return SequenceValue(made.cls, items.realize(tr).items(tr) if items is not None else [])

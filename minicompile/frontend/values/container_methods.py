@@ -97,6 +97,11 @@ def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
     return ConstantValue(None)
 
 
+def _delitem(tr: Tracer, owner: Value, key: Value) -> Value:
+    owner.delitem(tr, key.realize(tr))
+    return ConstantValue(None)
+
+
 def _len(tr: Tracer, owner: Value) -> Value:
     return ConstantValue(owner.length(tr))
 
@@ -131,7 +136,7 @@ SEQUENCE_METHODS: dict[str, Method] = {
     **_COMMON,
     "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "clear": _clear, "reverse": _reverse,
     "copy": _copy_list, "index": _index, "remove": _remove, "count": _count, "sort": _sort, "numel": _numel,
-    "__setitem__": _setitem, "_asdict": _as_dict, "_replace": _replace,
+    "__setitem__": _setitem, "__delitem__": _delitem, "_asdict": _as_dict, "_replace": _replace,
 }  # fmt: skip
 
 
@@ -215,7 +220,7 @@ DICT_METHODS: dict[str, Method] = {
     **_COMMON,
     "keys": _keys, "values": _values, "items": _items, "get": _get, "setdefault": _setdefault, "pop": _dict_pop,
     "popitem": _popitem, "update": _update, "copy": _copy_dict, "clear": _clear, "move_to_end": _move_to_end,
-    "__setitem__": _setitem,
+    "__setitem__": _setitem, "__delitem__": _delitem,
 }  # fmt: skip
 
 

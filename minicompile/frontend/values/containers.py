@@ -365,7 +365,7 @@ class ViewValue(Value):
         return set_binary(tr, op, make_set(tr, set, self.items(tr)), other, swapped)
 
     def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.what}()"
+        return f"{self.owner.method_text(glue, self.what)}()"
 
 
 # ---- helpers ----
@@ -423,7 +423,7 @@ class ContainerMethod(Value):
             return self.run(tr, self.owner, *args, **kwargs)
 
     def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.name}"
+        return self.owner.method_text(glue, self.name)
 
 
 def method_of(tr: Tracer, owner: Value, name: str, table: dict[str, Method]) -> Value:
@@ -444,8 +444,13 @@ def elements_of(tr: Tracer, value: Value) -> list[Value]:
 
 def pairs_of(tr: Tracer, value: Value) -> list[tuple[Value, Value]]:
     """Key and value of what `dict()` and `dict.update` accept: a mapping, or an iterable of pairs."""
+    from .subclasses import mapping_pairs
+
     if isinstance(value, DictValue):
         return [(value.key_value(tr, key), item) for key, item in value.entries.items()]
+    found = mapping_pairs(tr, value)
+    if found is not None:
+        return found
     pairs = [elements_of(tr, pair) for pair in value.items(tr)]
     if any(len(pair) != 2 for pair in pairs):
         fail(ValueError("dictionary update sequence element has a length other than 2"))

@@ -19,6 +19,7 @@ from .constant import ConstantValue, OpenValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue
 from .objects import ObjectValue, PyModuleValue, static_lookup
+from .subclasses import native_base
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -97,7 +98,7 @@ def _copy_object(
     remember: Callable[[Value, Value], Any] | None = None,
 ) -> Value:
     """A plain object of a Python class: a new one with the same attributes, without its `__init__`."""
-    is_plain = isinstance(value, ObjectValue) and can_be_made(value.cls)
+    is_plain = isinstance(value, ObjectValue) and can_be_made(value.cls) and native_base(value.cls) is None
     if not isinstance(value, ObjectValue) or not is_plain or any(_has_a_say(value.cls, name) for name in _SAYS):
         raise unsupported_call("copy.copy()", f"of {value.describe()} cannot be traced")
     made = ObjectValue(value.cls, None, None)

@@ -112,7 +112,7 @@ class IteratorValue(Iterator):
         return f"__iter__(({rest}))"
 
     def _positioned(self, glue: Glue, container: Value) -> str:
-        name = glue.assign(f"__iter__({glue.ref(container)})", self)
+        name = glue.assign(f"{container.method_text(glue, '__iter__')}()", self)
         if self.position:
             # Behind the journal: a list that it extends is shorter until then, and a position beyond it is cut off.
             glue.late(f"{name}.__setstate__({self.position})")

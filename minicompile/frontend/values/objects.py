@@ -423,7 +423,7 @@ class ObjectValue(Value):
         return caught(tr, error).getattr(tr, "value") if error is not None else ConstantValue(None)
 
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
-        for name in _dunder_names(op, swapped):
+        for name in dunder_names(op, swapped):
             method = self.dunder(tr, name)
             if method is None:
                 continue
@@ -451,7 +451,7 @@ def set_line(glue: Glue, name: str, key: str, value: Value) -> str:
     return f"__object_setattr__({name}, {key!r}, {glue.ref(value)})"
 
 
-def _dunder_names(op: Any, swapped: bool) -> list[str]:
+def dunder_names(op: Any, swapped: bool) -> list[str]:
     from ..operators import COMPARISONS, swapped_comparison
 
     name = op.__name__.strip("_")

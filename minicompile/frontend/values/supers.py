@@ -14,6 +14,7 @@ from .callables import CallableValue, has_rule, rule
 from .classes import ClassValue
 from .constant import ConstantValue
 from .functions import MethodValue, bound_attribute
+from .subclasses import SubclassValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -48,7 +49,9 @@ class SuperValue(Value):
         found = bound_attribute(tr, self.owner, cls, raw, source) if not has_rule(raw) else None
         if found is not None:
             return found
-        if raw is object.__new__:
+        if isinstance(self.owner, SubclassValue) and self.owner.is_native(raw):
+            return self.owner.native_method(tr, name)
+        if raw is object.__new__ or (name == "__new__" and has_rule(raw)):
             return CallableValue(raw)
         if raw is object.__init__:
             return CallableValue(_nothing)

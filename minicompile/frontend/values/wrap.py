@@ -10,7 +10,7 @@ import functools
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,6 +43,7 @@ from .getters import outside_getter
 from .nn_module import make_module
 from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
 from .real_iterators import KINDS, RealIteratorValue
+from .subclasses import native_base, outside_subclass
 from .torch_functions import is_torch_function
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def _maker(obj: Any) -> Maker:
         return _sequence
     if _is_plain_object(type(obj)):
         return _object
+    if native_base(type(obj)) is not None:
+        return outside_subclass
     return _opaque
 
 
@@ -120,12 +123,18 @@ def _dict(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     tr.guard(KeysGuard.of(source, obj))
     result = DictValue(type(obj), {}, source)
-    for index, (key, item) in enumerate(obj.items()):
-        key_value, item_source = _dict_item(tr, source, index, key)
-        result.store(tr, key_value, Lazy(item, item_source))
+    for key, item in dict_items(tr, obj, source):
+        result.store(tr, key, item)
     if isinstance(obj, defaultdict) and obj.default_factory is not None:
         result.factory = Lazy(obj.default_factory, AttrSource(source, "default_factory"))
     return result
+
+
+def dict_items(tr: Tracer, obj: dict[Any, Any], source: Source) -> Iterator[tuple[Value, Value]]:
+    """Keys and items of a dict from outside, as values."""
+    for index, (key, item) in enumerate(obj.items()):
+        key_value, item_source = _dict_item(tr, source, index, key)
+        yield key_value, Lazy(item, item_source)
 
 
 def _dict_item(tr: Tracer, source: Source, index: int, key: Any) -> tuple[Value, Source]:
