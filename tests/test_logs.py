@@ -1,8 +1,10 @@
 """Logs: subjects on and off, errors, the handler, the environment variable."""
 
 import logging
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -72,3 +74,22 @@ def test_rich_on_a_terminal(monkeypatch):
     assert isinstance(logs._make_handler(), RichHandler)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
     assert type(logs._make_handler()) is logging.StreamHandler
+
+
+def test_the_share_of_the_frontend_is_logged(caplog):
+    import torch
+
+    import minicompile
+
+    def slow_backend(gm, example_inputs):
+        time.sleep(0.2)
+        return gm.forward
+
+    logs.set_logs(perf=True)
+    minicompile.compile(lambda x: x + 1, backend=slow_backend)(torch.ones(2))
+    text = next(record.message for record in caplog.records if "frontend's share" in record.message)
+    found = re.search(r"trace ([\d.]+) ms, backend ([\d.]+) ms, glue ([\d.]+) ms; .* is (\d+)% of ([\d.]+) ms", text)
+    assert found is not None, text
+    trace, backend, glue, share, whole = map(float, found.groups())
+    assert backend >= 200 and abs(trace + backend + glue - whole) < 1
+    assert abs(share - 100 * (trace + glue) / whole) <= 1

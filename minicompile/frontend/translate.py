@@ -132,7 +132,7 @@ class Attempt:
             except Exception as error:
                 return self._internal_error(error, start)
         try:
-            return self._finish(result, broken, {"trace": time.perf_counter() - start})
+            return self._finish(result, broken, start)
         except (MinicompileError, Restart, SkipFrame):
             raise
         except Exception as error:
@@ -180,9 +180,7 @@ class Attempt:
 
     # ---- writing the entry ----
 
-    def _finish(
-        self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None, seconds: dict[str, float]
-    ) -> Entry:
+    def _finish(self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None, start: float) -> Entry:
         if broken is not None and self.segment.ctx.fullgraph:
             raise _graph_break_error(broken[1])
         tr = self.tr
@@ -202,6 +200,7 @@ class Attempt:
         call_lines, record = self._graph_call(glue)
         self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager
         begin = time.perf_counter()
+        seconds = {"trace": begin - start}
         compiled = self._compile_graph(record) if record is not None else None
         seconds["backend"] = time.perf_counter() - begin
         guards = tr.guards
