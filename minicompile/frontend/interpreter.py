@@ -100,6 +100,7 @@ def load_handlers() -> None:
         itertools_rules,
         new_classes,
         optimizers,
+        signatures,
         torch_functions,
     )
 

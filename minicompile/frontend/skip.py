@@ -105,8 +105,9 @@ def _why_not(
             return "it is infrastructure" if package in _INFRASTRUCTURE else None
     if filename.startswith(_STANDARD):
         return None if filename[len(_STANDARD) :] in standard_allowed else "it is part of the standard library"
-    if filename.startswith("<frozen"):
-        return "it is part of the interpreter"
+    if filename.startswith("<frozen"):  # `<frozen _collections_abc>`: a file that the interpreter brings along compiled
+        is_allowed = filename[len("<frozen ") : -1] + ".py" in standard_allowed
+        return None if is_allowed else "it is part of the interpreter"
     return None
 
 

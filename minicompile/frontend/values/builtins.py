@@ -350,12 +350,14 @@ def _format(tr: Tracer, value: Value, spec: Value | None = None) -> Value:
 
 def formatted(tr: Tracer, value: Value, spec: Value) -> Value:
     """`format(value, spec)`. Raises NotConstant, or Break."""
-    if not isinstance(value, ObjectValue):
+    from .classes import ClassValue
+
+    if not isinstance(value, (ObjectValue, ClassValue)):
         if isinstance(value, OpenValue) and isinstance(spec.realize(tr), ConstantValue):
             return formatted_number(tr, value, spec.realize(tr).const(tr))
         return tr.fold(format, specialized(tr, value), spec)
     own = static_lookup(value.python_type(), "__format__")
-    if isinstance(own, types.FunctionType):
+    if isinstance(own, types.FunctionType) and isinstance(value, ObjectValue):
         return value.method(tr, "__format__", own).call(tr, [spec], {})
     if own is not object.__format__ or spec.realize(tr).const(tr):
         raise unsupported_call("format()", "needs the text of an object that is not a constant")

@@ -94,10 +94,10 @@ class FunctionValue(Value):
             if not hasattr(self.fn, name):
                 raise self.cannot(f"reading missing attribute {name!r}")
             return Lazy(getattr(self.fn, name), AttrSource(self.source, name))
-        known = self._part(tr, name) if hasattr(types.FunctionType, name) else None
+        known = self._part(tr, name) if _is_of_functions(name) else None
         if known is not None:
             return known
-        if not hasattr(types.FunctionType, name):
+        if not _is_of_functions(name):
             fail(AttributeError(f"'function' object has no attribute '{name}'"), is_exact=True)
         return super().getattr(tr, name)
 
@@ -130,7 +130,7 @@ class FunctionValue(Value):
         if name in self.attributes or name in ("__name__", "__call__", "__code__", "__qualname__"):
             return True
         if self.fn is None:
-            return hasattr(types.FunctionType, name)
+            return _is_of_functions(name)
         from ...guards.kinds import AttrPresenceGuard
 
         assert self.source is not None
@@ -155,6 +155,11 @@ class FunctionValue(Value):
         for key, value in self.attributes.items():
             glue.fill(lambda key=key, value=value: f"{name}.{key} = {glue.ref(value)}")  # type: ignore[misc]
         return name
+
+
+def _is_of_functions(name: str) -> bool:
+    """Whether every function has an attribute of this name (`hasattr` of the class would ask its metaclass as well)."""
+    return any(name in base.__dict__ for base in types.FunctionType.__mro__)
 
 
 def _named(glue: Glue, values: dict[str, Value]) -> str:
