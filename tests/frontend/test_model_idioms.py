@@ -124,6 +124,22 @@ def signature_that_does_not_fit(x: Tensor) -> Any:
 
 
 @program(X)
+def annotations_of_functions(x: Tensor) -> Any:
+    def plain(a, b=1):  # type: ignore[no-untyped-def]
+        return a
+
+    def annotated(a: Tensor, *, b: int = 1) -> Any:
+        return a
+
+    @functools.wraps(annotated)
+    def wrapper(*args):  # type: ignore[no-untyped-def]
+        return annotated(*args)
+
+    plain.__annotations__["a"] = "changed"
+    return plain.__annotations__, list(annotated.__annotations__), wrapper.__annotations__ is annotated.__annotations__, hasattr(plain, "__wrapped__"), hasattr(plain, "__mro__"), wrapper(x)
+
+
+@program(X)
 def code_of_functions(x: Tensor) -> Any:
     code = positional.__code__
     return "b" in code.co_varnames, code.co_varnames[: code.co_argcount], LAYER.forward.__func__.__code__.co_argcount, x

@@ -401,11 +401,45 @@ def test_a_method_patched_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = minicompile.compile(fn, backend="eager")
     s = Stack([1, 2])
     assert compiled(X, s)[1] == 1
-    monkeypatch.setattr(Stack, "__getitem__", lambda self, key: "patched", raising=False)
     monkeypatch.setattr(Stack, "top", lambda self: 40)
-    result = compiled(X, s)
-    torch.testing.assert_close(result[0], X + 40)
-    assert result[1] == "patched"
+    torch.testing.assert_close(compiled(X, s)[0], X + 40)
+    monkeypatch.setattr(Stack, "__getitem__", lambda self, key: "patched", raising=False)
+    assert compiled(X, s)[1] == "patched"
+    monkeypatch.setattr(Stack, "__len__", lambda self: 4, raising=False)
+    assert minicompile.compile(lambda x, s: (x, len(s)), backend="eager")(X, s)[1] == 4
+
+
+def test_a_special_method_set_in_the_frame_counts() -> None:
+    def fn(x: Tensor) -> Any:
+        class Late(list):
+            pass
+
+        class Object:
+            pass
+
+        a, b = Late([1]), Object()
+        Late.__len__ = Object.__len__ = lambda self: 5  # type: ignore[attr-defined]
+        return x + len(a) + len(b), bool(b)
+
+    assert_like_eager(fn, (X,), eager=True)
+
+
+class Patched(list):
+    pass
+
+
+def test_a_special_method_that_the_frame_sets_on_a_class_from_outside() -> None:
+    def fn(x: Tensor, s: Any) -> Any:
+        before = len(s)
+        Patched.__len__ = lambda self: 5  # type: ignore[method-assign]
+        return x + len(s), before
+
+    try:
+        result = minicompile.compile(fn, backend="eager")(X, Patched([1]))
+    finally:
+        del Patched.__len__
+    torch.testing.assert_close(result[0], X + 5)
+    assert result[1] == 1
 
 
 def test_nothing_is_done_when_a_later_operation_raises() -> None:

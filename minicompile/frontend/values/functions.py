@@ -109,6 +109,10 @@ class FunctionValue(Value):
             if self.own_dict is None:
                 self.own_dict = AttributeDictValue(self, self.attributes)
             return self.own_dict
+        if name == "__annotations__":
+            if not isinstance(self.annotations, DictValue):
+                self.annotations = _annotations_dict(tr, self.annotations)
+            return self.annotations
         if name in ("__name__", "__qualname__"):
             return ConstantValue(self.name if name == "__qualname__" else self.name.rpartition(".")[2])
         if name == "__code__":
@@ -155,6 +159,15 @@ class FunctionValue(Value):
         for key, value in self.attributes.items():
             glue.fill(lambda key=key, value=value: f"{name}.{key} = {glue.ref(value)}")  # type: ignore[misc]
         return name
+
+
+def _annotations_dict(tr: Tracer, parts: Value | None) -> Value:
+    """Annotations as the compiler hands them over, name and value in turn, as the dict that the function shows."""
+    from .containers import DictValue
+
+    items = parts.items(tr) if parts is not None else []
+    names = [name.realize(tr).const(tr) for name in items[::2]]
+    return DictValue(dict, dict(zip(names, items[1::2], strict=True)))
 
 
 def _is_of_functions(name: str) -> bool:

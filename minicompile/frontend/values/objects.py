@@ -247,7 +247,11 @@ class ObjectValue(Value):
 
     def dunder(self, tr: Tracer, name: str) -> MethodValue | None:
         """Special method `name` if the class has a Python one; None if it has none at all."""
-        raw = static_lookup(self.cls, name)
+        pending = tr.class_attribute(self.cls, name)
+        pending = pending.realize(tr) if pending is not None else None
+        if isinstance(pending, FunctionValue):  # set in this frame
+            return MethodValue(pending, self)
+        raw = static_lookup(self.cls, name) if pending is None else pending
         if isinstance(raw, types.FunctionType):
             return self.method(tr, name, raw)
         if raw is MISSING or getattr(raw, "__objclass__", None) is object:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.constants import is_constant
 from ...guards.kinds import InstanceAttrAbsentGuard, KeysGuard, LengthGuard
-from ..sources import CONTAINERS, ContentsSource, ItemSource, contents_of
+from ..sources import CONTAINERS, AttrSource, ContentsSource, ItemSource, contents_of
 from .base import Args, Kwargs, Lazy, OpaqueValue, Value
 from .constant import ConstantValue
 from .containers import (
@@ -191,12 +191,16 @@ class SubclassValue(ObjectValue):
 
     def dunder(self, tr: Tracer, name: str) -> Any:
         raw = static_lookup(self.cls, name)
-        return self.native_method(tr, name) if self.is_native(raw) else super().dunder(tr, name)
+        is_native = self.is_native(raw) and tr.class_attribute(self.cls, name) is None
+        return self.native_method(tr, name) if is_native else super().dunder(tr, name)
 
     def _python(self, tr: Tracer, name: str) -> Value | None:
         """A special method that the class defines in Python; None if the base's own is in force."""
         raw = static_lookup(self.cls, name)
-        return None if raw is MISSING or self.is_native(raw) else self.dunder(tr, name)
+        if self.is_native(raw) and tr.class_attribute(self.cls, name) is None:
+            tr.guard_identity(AttrSource(tr.anchor(self.cls), name), raw)
+            return None
+        return self.dunder(tr, name)
 
     # ---- the data model: the class's own methods, else the base's ----
 
