@@ -23,6 +23,7 @@ demo: $(INSTALLED)
 	$(BIN)/minicompile demo $(ARGS)
 
 test: $(INSTALLED)
+	$(BIN)/python -m tests.inspect.browser
 	$(BIN)/python -m pytest $(ARGS)
 
 fuzz: $(INSTALLED)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .backends import list_backends, register_backend
     from .inspect.compare import compare
     from .inspect.explain import explain
+    from .inspect.explore import explore
     from .logs import set_logs
 
 _HOMES = {
@@ -49,6 +50,7 @@ _HOMES = {
     **dict.fromkeys(("list_backends", "register_backend"), "backends"),
     "compare": "inspect.compare",
     "explain": "inspect.explain",
+    "explore": "inspect.explore",
     "set_logs": "logs",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "config",
     "disable",
     "explain",
+    "explore",
     "graph_break",
     "is_compiling",
     "list_backends",

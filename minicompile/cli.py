@@ -1,4 +1,4 @@
-"""The command line: `minicompile demo | doctor | explain | compare | cache`.
+"""The command line: `minicompile demo | doctor | explain | compare | explore | cache`.
 
 In: arguments. Out: rich tables on the terminal, files where asked. argparse does the reading; each command is one
 function.
@@ -47,16 +47,25 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--json", metavar="FILE", help="write everything as data")
     compare.set_defaults(run=_compare)
 
+    explore = commands.add_parser("explore", help="every stage of a function on one page, linked line by line")
+    _add_target(explore, repeated=True)
+    explore.add_argument("--out", metavar="FILE", help="the page (default: the function's name with .html)")
+    explore.set_defaults(run=_explore)
+
     cache = commands.add_parser("cache", help="the folder of compiled kernels")
     cache.add_argument("action", choices=("info", "clear"))
     cache.set_defaults(run=_cache)
     return parser
 
 
-def _add_target(command: argparse.ArgumentParser) -> None:
+def _add_target(command: argparse.ArgumentParser, *, repeated: bool = False) -> None:
     command.add_argument("target", help="path.py:function, or a name of the demo's table, such as InformationScorer")
     command.add_argument(
-        "--args", metavar="EXPRESSION", help="what to call it with: 'torch.ones(8), 3' (default: the file's fn_args)"
+        "--args",
+        metavar="EXPRESSION",
+        action="append" if repeated else "store",
+        help="what to call it with: 'torch.ones(8), 3' (default: the file's fn_args)"
+        + ("; again for each further call" if repeated else ""),
     )
     command.add_argument("--device", default="cpu", help="for the demo's programs: cpu or cuda (default: cpu)")
     command.add_argument("--grad", action="store_true", help="with gradients recorded (default: torch.no_grad)")
@@ -107,6 +116,21 @@ def _compare(args: argparse.Namespace) -> int:
         if args.json:
             result.to_json(args.json)
 
+    return _with_target(args, run)
+
+
+def _explore(args: argparse.Namespace) -> int:
+    def run(fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        from .inspect.explore import explore
+        from .inspect.target import load
+
+        more = [load(args.target, text, args.device)[1] for text in further]
+        path = args.out or f"{args.target.rpartition(':')[2]}.html"
+        explore(fn, *given, more_calls=more).to_html(path)
+        print(f"wrote {path}")
+
+    first, *further = args.args or [None]
+    args.args = first
     return _with_target(args, run)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -136,7 +137,7 @@ def compare(
     empty = _empty_calls(run, inductor) if cold else {}
     costs = interleaved(empty, rounds=rounds) if empty else {}
     return Comparison(
-        run.first, times, run.errors, explanation, stacks, run.errors64(), costs, _title(fn), machine_text(args), once
+        run.first, times, run.errors, explanation, stacks, run.errors64(), costs, title_of(fn), machine_text(args), once
     )
 
 
@@ -252,5 +253,8 @@ def machine_text(args: tuple[Any, ...]) -> str:
     return f"{where}, torch {torch.__version__}"
 
 
-def _title(fn: Callable[..., Any]) -> str:
+def title_of(fn: Callable[..., Any]) -> str:
+    """A function's name for people."""
+    if isinstance(fn, types.BuiltinFunctionType):
+        return fn.__name__
     return str(getattr(fn, "__qualname__", type(fn).__name__))

@@ -53,7 +53,7 @@ def code_css() -> Any:
     from markupsafe import Markup
     from pygments.formatters import HtmlFormatter
 
-    light = HtmlFormatter(style="friendly").get_style_defs("[data-theme=light] .code")
+    light = HtmlFormatter(style="xcode").get_style_defs("[data-theme=light] .code")
     dark = HtmlFormatter(style="github-dark").get_style_defs("[data-theme=dark] .code")
     return Markup(_only_tokens(light) + _only_tokens(dark))
 

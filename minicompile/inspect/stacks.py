@@ -97,7 +97,7 @@ def our_stack(explanation: Explanation) -> Stack:
         graphs=len(graphs),
         breaks=[BreakRow(b.file, b.line, b.location.function, b.reason) for b in explanation.graph_breaks],
         captured=[Listing(f"graph {number}", "python", fx_text(graph.gm)) for number, graph in graphs],
-        lowered=[Listing(_title(number, half), "python", half.ir.print()) for number, half in halves],
+        lowered=[Listing(_title(number, half), "python", str(half.ir)) for number, half in halves],
         kernels=[row for _, half in halves for row in kernel_rows(half)],
         code=[listing for number, half in halves for listing in _code(number, half)],
         seconds=compile_seconds(explanation),

@@ -78,8 +78,9 @@ def test_page_needs_nothing_else(both: Comparison, tmp_path: Path) -> None:
         assert stack.kernels[0].name in page
 
 
-def test_breaks_are_listed_with_their_line() -> None:
+def test_breaks_are_listed_with_their_line(capsys: pytest.CaptureFixture[str]) -> None:
     result = compare(breaks, torch.ones(8), inductor=False, rounds=1)
+    assert not capsys.readouterr().out
     (row,) = result.stacks["minicompile"].breaks
     assert (row.file, row.line, row.function) == (__file__, 27, "breaks") and "branch" in row.reason
     assert result.stacks["minicompile"].graphs == 2 and f"{Path(__file__).name}:27" in result.to_html()
