@@ -132,6 +132,7 @@ class Glue:
 
     def graph_output(self, node: fx.Node) -> str:
         """The name that a node's result gets."""
+        node = self.tr.graph.local(node)
         return self.outputs.setdefault(node, f"__o{len(self.outputs)}")
 
     def size(self, sym: torch.SymInt) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
-from .breaks import Break, BreakKind, UserError, unsupported, unsupported_call
+from .bodies import Body, version_of
+from .breaks import Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .sources import ModuleMemberSource, Source
 from .values.base import NotConstant, Value
 from .values.computed import ComputedValue
@@ -53,7 +54,7 @@ class TensorInput:
 
     @property
     def mutated(self) -> bool:
-        return _version(self.value.fake) != self.version
+        return version_of(self.value.fake) != self.version
 
 
 class GraphBuilder:
@@ -71,7 +72,9 @@ class GraphBuilder:
         self.may_be_marked = may_be_marked
         self.shapes = SymbolicShapes(data_dependent=False) if symbolic else None
         self.fake_mode = FakeTensorMode(shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True)
-        self.graph = fx.Graph()
+        self.bodies = [Body()]
+        self.graph = self.bodies[0].graph
+        self._closed: dict[fx.Graph, Body] = {}
         self.inputs: list[TensorInput] = []
         self.sizes: dict[Any, fx.Node] = {}
         self._examples: dict[Any, torch.SymInt | torch.SymFloat] = {}
@@ -102,7 +105,7 @@ class GraphBuilder:
         fake = self._fakify(tr, tensor, source, dims)
         node = self._placeholder(f"{source.name()}", fake)
         value = TensorValue(node, fake, source, tensor)
-        self.inputs.append(TensorInput(value, _version(fake)))
+        self.inputs.append(TensorInput(value, version_of(fake)))
         self._by_fake[id(fake)] = value
         tr.changed()
         return value
@@ -171,14 +174,15 @@ class GraphBuilder:
             current = todo.pop()
             if current not in seen:
                 seen.add(current)
-                todo.extend(current.all_input_nodes)
+                todo += [*current.all_input_nodes, *filter(None, [current.meta.get("outer")])]
         return [entry.value for entry in self.inputs if entry.value.node in seen]
 
     # ---- sizes ----
 
     def size_operand(self, tr: Tracer, sym: torch.SymInt) -> Any:
         """The node (or the number, if it became one) of a symbolic int."""
-        return self._size_node(tr, sym.node.expr, sym)
+        found = self._size_node(tr, sym.node.expr, sym)
+        return self.local(found) if isinstance(found, fx.Node) else found
 
     def _size_node(self, tr: Tracer, expr: Any, example: Any) -> Any:
         if expr.is_number:
@@ -201,6 +205,7 @@ class GraphBuilder:
             # Of this part alone, and a guard says so.
             return int(number) if isinstance(number, torch.SymInt) else float(number)
         operands = [self._size_node(tr, argument, example) for argument in expr.args]
+        operands = [self.local(part) if isinstance(part, fx.Node) else part for part in operands]
         result = operands[0]
         if len(operands) == 1:
             result = self._emit("call_function", op, (result,), {}, tr.origin(op.__name__))
@@ -219,6 +224,70 @@ class GraphBuilder:
             known = self._examples[expr] = make(expr, hint=None)
         return known
 
+    # ---- bodies ----
+
+    @contextmanager
+    def body(self, what: str, step: int, **kind: Any) -> Iterator[Body]:
+        """While it is open, calls go into a body. Raises Break if one changes a tensor from around it."""
+        body = Body(what, step, **kind)
+        self.bodies.append(body)
+        try:
+            yield body
+        finally:
+            self.bodies.pop()
+            self._closed[body.graph] = body
+            self.sizes = {
+                expr: node for expr, node in self.sizes.items() if getattr(node, "graph", None) is not body.graph
+            }
+        if body.writes_outside():
+            raise unsupported(f"{what[0].upper()}{what[1:]} changes a tensor from outside in place.")
+
+    def local(self, node: fx.Node) -> fx.Node:
+        """A node, for use in the innermost body. Raises Restart for one of a body that is closed."""
+        for depth in reversed(range(len(self.bodies))):
+            body = self.bodies[depth]
+            if body.graph is node.graph:
+                break
+            if body.sees is node.graph:
+                node = body.lift(node)
+                break
+        else:
+            closed = self._closed[node.graph]
+            raise Restart(closed.step, unsupported(f"A tensor that {closed.what} has made is used outside of it."))
+        for body in self.bodies[depth + 1 :]:
+            node = body.lift(node)
+        return node
+
+    def call_bodies(
+        self,
+        tr: Tracer,
+        target: Callable[..., Any],
+        modules: Sequence[fx.GraphModule],
+        options: tuple[Any, ...],
+        inputs: Sequence[fx.Node],
+        name: str,
+    ) -> tuple[fx.Node, Any]:
+        """The node of `target(*modules, *options, *inputs)`, and what it gives for the examples. `name`: the user's."""
+        origin = tr.origin(name)
+        parts = [self._emit("get_attr", self.bodies[-1].hold(module), (), {}, origin) for module in modules]
+        inputs = [self.local(node) for node in inputs]
+        examples = [node.meta["example_value"] for node in inputs]
+        result = self._run(tr, target, [*modules, *options, *examples], {})
+        tr.changed()
+        node = self._emit("call_function", target, (*parts, *options, *inputs), {}, origin)
+        node.meta["example_value"] = result
+        return node, result
+
+    def results(self, tr: Tracer, node: fx.Node, result: Sequence[Any]) -> list[Value]:
+        """The values of a node that gives a tuple of tensors."""
+        return [self._wrap(tr, self.item(tr, node, index, item), item) for index, item in enumerate(result)]
+
+    def item(self, tr: Tracer, node: fx.Node, index: int, example: Any) -> fx.Node:
+        """The node of an item of another one's result."""
+        part = self._emit("call_function", operator.getitem, (node, index), {}, node.meta["origin"])
+        part.meta["example_value"] = example
+        return part
+
     # ---- calls ----
 
     def call(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -228,14 +297,15 @@ class GraphBuilder:
         fake_args = [fake for _, fake in pairs]
         fake_kwargs = {key: fake for key, (_, fake) in named.items()}
         tensors = [leaf for leaf in _leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
-        before = [(_version(tensor), tensor.shape) for tensor in tensors]
+        before = [(version_of(tensor), tensor.shape) for tensor in tensors]
         try:
             result = self._run(tr, target, fake_args, fake_kwargs)
         except (Break, UserError):
             if self._fixes_floats((fake_args, fake_kwargs)):  # the function asks for the numbers
                 return self.call(tr, target, args, kwargs)
             raise
-        mutated = [tensor for tensor, (version, _) in zip(tensors, before, strict=True) if _version(tensor) != version]
+        pairs_of_versions = zip(tensors, before, strict=True)
+        mutated = [tensor for tensor, (version, _) in pairs_of_versions if version_of(tensor) != version]
         if mutated or target is operator.setitem:
             self._check_mutation(tr, target, tensors, before)
         elif not _has_tensor(result):
@@ -287,10 +357,11 @@ class GraphBuilder:
         return UserError(error, is_torch=True)
 
     def _emit(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], origin: Origin) -> fx.Node:
-        node = self.graph.create_node(op, target, args, kwargs)
+        graph = self.bodies[-1].graph
+        node = graph.create_node(op, target, args, kwargs)
         node.meta["origin"] = origin
         node.stack_trace = f'  File "{origin.file}", line {origin.line}, in {origin.function}\n'
-        if self._first_call is None:
+        if self._first_call is None and graph is self.graph:
             self._first_call = node
         return node
 
@@ -329,17 +400,12 @@ class GraphBuilder:
         known = self._by_fake.get(id(fake))
         if known is None:
             known = self._by_fake[id(fake)] = TensorValue(node, fake)
-        elif known.source is None:
+        elif known.source is None and known.node.graph is node.graph:
             known.node = node
         return known
 
     def _sequence_result(self, tr: Tracer, node: fx.Node, result: Any) -> Value:
-        items: list[Value] = []
-        for index, item in enumerate(result):
-            part = self._emit("call_function", operator.getitem, (node, index), {}, node.meta["origin"])
-            part.meta["example_value"] = item
-            items.append(self._wrap(tr, part, item))
-        return SequenceValue(type(result), items)
+        return SequenceValue(type(result), self.results(tr, node, result))
 
     # ---- operands ----
 
@@ -347,7 +413,7 @@ class GraphBuilder:
         """A value as an FX argument, and as what the fake run gets."""
         value = plain(value)
         if isinstance(value, TensorValue):
-            return value.node, value.fake
+            return self.local(value.node), value.fake
         if isinstance(value, ConstantValue):
             return value.value, value.value
         if isinstance(value, SymIntValue):
@@ -355,7 +421,8 @@ class GraphBuilder:
         if isinstance(value, ComputedValue):
             is_plain = not isinstance(value.now, float) or value.source in self.fixed_floats
             if self.shapes is not None and not is_plain and math.isfinite(value.now):
-                return self.float_operand(value)
+                node, symbol = self.float_operand(value)
+                return self.local(node), symbol
             number = value.specialize(tr)
             return number, number
         if isinstance(value, SequenceValue):
@@ -380,7 +447,7 @@ class GraphBuilder:
         symbols = self._bind_symbols(tr) if self.shapes is not None else {}
         self.graph.output(tuple(outputs))
         placeholders = self._in_order(symbols)
-        gm = fx.GraphModule({}, self.graph, "CapturedGraph")
+        gm = fx.GraphModule(self.bodies[0].modules, self.graph, "CapturedGraph")
         return gm, GraphArguments(
             [source for _, source, _ in placeholders], [example for _, _, example in placeholders]
         )
@@ -439,10 +506,6 @@ _SIZE_OPERATORS: dict[str, Any] = {
     "OpaqueUnaryFn_sqrt": torch.sym_sqrt,
     "TruncToInt": torch.sym_int, "FloorToInt": math.floor, "CeilToInt": math.ceil,
 }  # fmt: skip
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def _leaves(tree: Any) -> list[Any]:

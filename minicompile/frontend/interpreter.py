@@ -91,10 +91,13 @@ def load_handlers() -> None:
     from .values import (  # noqa: F401
         builtins,
         caches,
+        checkpointing,
         contexts,
         copying,
+        custom_functions,
         deques,
         exceptions,
+        functional_calls,
         getters,
         heaps,
         itertools_rules,
@@ -102,6 +105,7 @@ def load_handlers() -> None:
         optimizers,
         signatures,
         torch_functions,
+        transforms,
     )
 
     builtins._operator_rules()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -59,6 +60,9 @@ class Tracer:
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
         self.is_called_in_handler = sys.exc_info()[1] is not None
         self.open_autocasts: list[AutocastExitValue] = []
+        self.stand_ins: dict[tuple[int, str], Value] = {}
+        """Members of modules (id of the module, name) for which torch.func.functional_call has put in others."""
+        self._fixed: list[tuple[str, set[int]]] = []
         self.generators: list[GeneratorValue] = []
         self._known: dict[int, tuple[Any, Value]] = {}
         self._anchors: dict[int, ConstSource] = {}
@@ -75,9 +79,21 @@ class Tracer:
         """A value has been changed; for one that existed before the frame, `text` repeats it on the real object."""
         self.epoch += 1
         target, text = value.effect(text)
+        for what, values in self._fixed:
+            if target.source is not None or id(value) in values:
+                raise unsupported(f"{what[0].upper()}{what[1:]} changes {value.describe()}, and may run twice.")
         if target.source is not None:
             self.journal.record(text, target, operands, self.place())
         return ConstantValue(None)
+
+    @contextmanager
+    def unchanged(self, what: str, values: set[int]) -> Iterator[None]:
+        """While it is open, changing anything from outside the frame, or one of these values (ids), is a break."""
+        self._fixed.append((what, values))
+        try:
+            yield
+        finally:
+            self._fixed.pop()
 
     # ---- objects from outside ----
 
@@ -331,7 +347,8 @@ class Tracer:
     def origin(self, target: Any) -> Origin:
         """The user's place that is being traced, and what is called there."""
         place = self.place()
-        return Origin(place.file, place.line, place.function, self.name_of(target))
+        again = any(body.is_checkpoint for body in self.graph.bodies)
+        return Origin(place.file, place.line, place.function, self.name_of(target), again)
 
     def name_of(self, target: Any) -> str:
         """How the user writes a call: `torch.relu`, `Tensor.add_`, `operator.add`."""

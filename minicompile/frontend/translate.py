@@ -252,7 +252,8 @@ class Attempt:
             was_mutated, before = f"__v != {state}", [f"__v = {state}"]
         modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast}
         restore = []
-        if any(node.target in modes for node in self.tr.graph.graph.nodes if node.op == "call_function"):
+        nodes = self.tr.graph.graph.nodes  # a body may set modes that the graph around it does not
+        if any(node.op == "get_attr" or (node.op == "call_function" and node.target in modes) for node in nodes):
             before.append("__modes = __save_modes__()")
             restore = ["    __restore_modes__(__modes)"]
         return [

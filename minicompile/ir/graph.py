@@ -23,13 +23,15 @@ from .types import SizeType, TensorType, ValueType
 class Origin:
     """Where a node comes from: the user's line, and the torch call on it.
 
-    `line` counts from 1; `call` is torch's name as the user would write it (`"torch.softmax"`, `"Tensor.add_"`).
+    `line` counts from 1; `call` is torch's name as the user would write it (`"torch.softmax"`, `"Tensor.add_"`);
+    `again`: whether the user has asked for it to be computed again in backward (`torch.utils.checkpoint`).
     """
 
     file: str
     line: int
     function: str
     call: str
+    again: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}: {self.call}"

@@ -90,7 +90,7 @@ class _Partition:
         self.materialised = _read_by_externs(backward)
 
     def run(self, budget: float) -> Split:
-        saved = self._cut(frozenset())
+        saved = self._cut(frozenset(self._checkpointed()))
         if budget < 1:
             saved = self._within(saved, budget)
         return self._split(saved)
@@ -109,6 +109,10 @@ class _Partition:
             else:
                 fewest = middle + 1
         return self._cut(frozenset(candidates[:fewest]))
+
+    def _checkpointed(self) -> list[Node]:
+        """Values that the user wants to be computed again rather than saved."""
+        return [node for node in self._repeatable() if node.origin is not None and node.origin.again]
 
     def _repeatable(self) -> list[Node]:
         """Values that are not computed again by themselves, but could be."""

@@ -370,8 +370,8 @@ def clamp_max(c: Any, x: Node, high: Any) -> Node:
 
 
 @rule("_to_copy", "prims::convert_element_type")
-def to_copy(c: Any, x: Node, *_: Any, **__: Any) -> Node:
-    return c.cast(x, c.out.dtype)
+def to_copy(c: Any, x: Any, *_: Any, **__: Any) -> Node:
+    return c.cast(x, c.out.dtype) if isinstance(x, Node) else c.full(x, c.out)  # torch.vmap converts plain numbers
 
 
 @rule("clone", "contiguous", "detach", "alias", "lift_fresh", "lift_fresh_copy", "lift", "positive")

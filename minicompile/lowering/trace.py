@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..body_calls import checkpointed
 from ..ir.fake_strides import corrected
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
@@ -245,7 +246,7 @@ def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: 
             result = _fill(node.args[0], env)
             return list(result) if isinstance(result, (tuple, list)) else [result]
         elif node.target is not torch._C._set_grad_enabled or recorder.sets_grad_mode:
-            env[node] = _evaluate(node, _fill(node.args, env), _fill(node.kwargs, env))
+            env[node] = _evaluate(node, _fill(node.args, env), _fill(node.kwargs, env), recorder)
     raise LoweringError("the FX graph has no output node")
 
 
@@ -270,11 +271,14 @@ def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], 
     return outputs
 
 
-def _evaluate(node: Any, args: Any, kwargs: Any) -> Any:
+def _evaluate(node: Any, args: Any, kwargs: Any, recorder: _Recorder) -> Any:
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
         raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
+    if node.target is checkpointed:
+        body, _, *inputs = args  # its calls carry in their origins that they are to be computed again
+        return tuple(_interpret(body, inputs, dict(body.named_children()), recorder))
     return SUBSTITUTES.get(node.target, node.target)(*args, **kwargs)
 
 

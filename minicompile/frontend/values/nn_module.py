@@ -47,6 +47,8 @@ class ModuleValue(ObjectValue):
 
     def own_attribute(self, tr: Tracer, name: str) -> Value | None:
         if name in REGISTRIES:
+            if any(owner == id(self.obj) for owner, _ in tr.stand_ins):
+                raise self.cannot(f"reading {name!r}, within torch.func.functional_call(),")
             assert self.source is not None
             return Lazy(self.obj.__dict__[name], RegistrySource(self.source, name))
         return super().own_attribute(tr, name)
@@ -62,6 +64,10 @@ class ModuleValue(ObjectValue):
         from ...guards.kinds import InstanceAttrAbsentGuard
 
         assert self.source is not None
+        standing_in = tr.stand_ins.get((id(self.obj), name))
+        if standing_in is not None:
+            tr.guard(InstanceAttrAbsentGuard(self.source, name))
+            return standing_in
         for registry in REGISTRIES:
             members = self.obj.__dict__.get(registry, {})
             tracked = tr.tracked_dict(members)
@@ -96,6 +102,8 @@ class ModuleValue(ObjectValue):
         if static_lookup(self.cls, "__setattr__") is not torch.nn.Module.__setattr__:
             return False
         known = any(name in self.obj.__dict__.get(registry, {}) for registry in REGISTRIES)
+        if (id(self.obj), name) in tr.stand_ins:
+            raise self.cannot(f"setting {name!r}, within torch.func.functional_call(),")
         value = value.realize(tr)
         registers = issubclass(value.python_type(), torch.nn.Module) or value.python_type() is torch.nn.Parameter
         if registers or (known and not (isinstance(value, TensorValue) and name in self.obj._buffers)):

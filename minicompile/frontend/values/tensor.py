@@ -94,6 +94,8 @@ class TensorValue(Value):
         return self._method(name)
 
     def _fact(self, tr: Tracer, name: str) -> Value:
+        if name in ("requires_grad", "is_leaf") and any(body.is_transform for body in tr.graph.bodies):
+            raise self.cannot(f"reading {name!r}, which a transform of torch.func changes,")
         try:
             return tr.constant(getattr(self.fake, name))
         except Exception as error:

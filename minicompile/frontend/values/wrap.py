@@ -45,10 +45,12 @@ from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
 from .real_iterators import KINDS, RealIteratorValue
 from .subclasses import native_base, outside_subclass
 from .torch_functions import is_torch_function
+from .transforms import outside_transform
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
 
+_FUNCTORCH = ("torch/_functorch/apis.py", "torch/_functorch/eager_transforms.py")
 Maker = Callable[["Tracer", Any, Source], Value]
 
 
@@ -165,8 +167,14 @@ def _function(tr: Tracer, obj: types.FunctionType, source: Source) -> Value:
         tr.guard_identity(source, obj)
         return tr.wrap(original, tr.anchor(original))
     if why_not_inlined(obj.__code__) is not None or hasattr(obj, "__minicompile_disable__"):
-        return _opaque_identity(tr, obj, source)
+        return _made_by_transform(tr, obj, source) or _opaque_identity(tr, obj, source)
     return outside_function(tr, obj, source)
+
+
+def _made_by_transform(tr: Tracer, obj: types.FunctionType, source: Source) -> Value | None:
+    if not obj.__code__.co_filename.endswith(_FUNCTORCH):
+        return None
+    return outside_transform(tr, obj, outside_function(tr, obj, source))
 
 
 def _method(tr: Tracer, obj: types.MethodType, source: Source) -> Value:

@@ -1,0 +1,118 @@
+"""What graphs call to run the functions within them (see bodies.py): torch's own transforms, in flat form.
+
+In: the modules of bodies, options, tensors. The first `n` of them are what the transform is about, the others what the
+body reads from around it. Out: a flat tuple. Torch-level code: graphs that call it run on tensors of any kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Body = Callable[..., tuple[Any, ...]]
+
+
+def vmapped(
+    body: Body, in_dims: tuple[int | None, ...], out_dims: tuple[int, ...], options: dict[str, Any], *inputs: Any
+) -> tuple[Any, ...]:
+    """`torch.func.vmap`: the body's results."""
+    dims = in_dims + (None,) * (len(inputs) - len(in_dims))
+    return torch.func.vmap(body, in_dims=dims, out_dims=out_dims, **options)(*inputs)
+
+
+def gradients(body: Body, n: int, *inputs: Any) -> tuple[Any, ...]:
+    """`torch.func.grad_and_value` of the body's first result: the body's results, then the `n` gradients."""
+    function = torch.func.grad_and_value(_first_of(body, inputs[n:]), argnums=tuple(range(n)), has_aux=True)
+    found, (value, rest) = function(*inputs[:n])
+    return (value, *rest, *found)
+
+
+def pulled_back(body: Body, n: int, n_outputs: int, *inputs: Any) -> tuple[Any, ...]:
+    """`torch.func.vjp`: the body's results, then the function from cotangents to gradients."""
+    outputs, function, rest = torch.func.vjp(_several_of(body, n_outputs, inputs[n:]), *inputs[:n], has_aux=True)
+    return (*outputs, *rest, function)
+
+
+def pull_back(function: Callable[..., Any], *cotangents: Any) -> tuple[Any, ...]:
+    """What `torch.func.vjp` has returned, applied."""
+    return tuple(function(cotangents))
+
+
+def pushed_forward(body: Body, n: int, n_outputs: int, strict: bool, *inputs: Any) -> tuple[Any, ...]:
+    """`torch.func.jvp` with `n` primals and `n` tangents: the body's results, then the outputs' tangents."""
+    function = _several_of(body, n_outputs, inputs[2 * n :])
+    outputs, tangents, rest = torch.func.jvp(function, inputs[:n], inputs[n : 2 * n], strict=strict, has_aux=True)
+    return (*outputs, *rest, *tangents)
+
+
+def reverse_jacobians(body: Body, n: int, n_outputs: int, options: dict[str, Any], *inputs: Any) -> tuple[Any, ...]:
+    """`torch.func.jacrev`: for each output the `n` jacobians, then the body's other results."""
+    return _jacobians(torch.func.jacrev, body, n, n_outputs, options, inputs)
+
+
+def forward_jacobians(body: Body, n: int, n_outputs: int, options: dict[str, Any], *inputs: Any) -> tuple[Any, ...]:
+    """The same by `torch.func.jacfwd`."""
+    return _jacobians(torch.func.jacfwd, body, n, n_outputs, options, inputs)
+
+
+def _jacobians(transform: Any, body: Body, n: int, n_outputs: int, options: Any, inputs: Any) -> tuple[Any, ...]:
+    function = _several_of(body, n_outputs, inputs[n:])
+    rows, rest = transform(function, argnums=tuple(range(n)), has_aux=True, **options)(*inputs[:n])
+    return (*(jacobian for row in rows for jacobian in row), *rest)
+
+
+def checkpointed(body: Body, options: dict[str, Any], *inputs: Any) -> tuple[Any, ...]:
+    """`torch.utils.checkpoint.checkpoint`: the body's results, of which backward keeps the inputs alone."""
+    from torch.utils.checkpoint import checkpoint
+
+    return tuple(checkpoint(body, *inputs, **options))
+
+
+def _first_of(body: Body, others: Sequence[Any]) -> Callable[..., Any]:
+    def function(*chosen: Any) -> tuple[Any, tuple[Any, ...]]:
+        value, *rest = body(*chosen, *others)
+        return value, tuple(rest)
+
+    return function
+
+
+def _several_of(body: Body, count: int, others: Sequence[Any]) -> Callable[..., Any]:
+    def function(*chosen: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        results = body(*chosen, *others)
+        return results[:count], results[count:]
+
+    return function
+
+
+def custom_gradient(forward: Body, backward: Body, counts: dict[str, Any], *inputs: Any) -> tuple[Any, ...]:
+    """`apply` of a `torch.autograd.Function`: the results of forward.
+
+    `counts`: how many of the inputs are for `forward`, its arguments first (the rest are for backward); how many
+    `results` it returns, before what it keeps for backward; which results are `constant`, which of what is kept is
+    `checked` for changes; in what `order` backward takes, after the cotangents, what is kept and the other inputs; and
+    which of its results is the gradient of each argument (`gradients`; None for none).
+    """
+    return _CustomGradient.apply(forward, backward, counts, *inputs)
+
+
+class _CustomGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, forward: Body, backward: Body, counts: dict[str, Any], *inputs: Any) -> Any:
+        made = forward(*inputs[: counts["forward"]])
+        results, kept = made[: counts["results"]], made[counts["results"] :]
+        ctx.run, ctx.counts, ctx.around = backward, counts, inputs[counts["forward"] :]
+        ctx.save_for_backward(*(kept[place] for place in counts["checked"]))
+        ctx.kept = [None if place in counts["checked"] else value for place, value in enumerate(kept)]
+        ctx.mark_non_differentiable(*(results[place] for place in counts["constant"]))
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        counts = ctx.counts
+        checked = dict(zip(counts["checked"], ctx.saved_tensors, strict=True))
+        held = [*(checked.get(place, value) for place, value in enumerate(ctx.kept)), *ctx.around]
+        found = ctx.run(*cotangents, *(held[place] for place in counts["order"]))
+        gradients = [None if place is None else found[place] for place in counts["gradients"]]
+        return (None, None, None, *gradients, *[None] * (len(ctx.needs_input_grad) - 3 - len(gradients)))

@@ -1,0 +1,287 @@
+"""`torch.autograd.Function.apply`: forward and backward of the user's, traced.
+
+In: a call of `apply`. Out: where no gradient can be asked for, forward's operations in the graph; else one node that
+holds forward and backward as bodies and gives autograd the user's backward, in the compiled graph's joint trace as in
+eager. Backward is traced here, with forward: what it reads of the program is guarded with the call.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ... import body_calls
+from ..breaks import Restart, unsupported, unsupported_call
+from ..skip import is_torch_file
+from ..sources import AttrSource
+from .base import Args, Value, fail
+from .callables import rule
+from .classes import ClassValue
+from .constant import ConstantValue
+from .containers import SequenceValue
+from .functions import FunctionValue
+from .objects import static_lookup
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..bodies import Body
+    from ..glue import Glue
+    from ..tracer import Tracer
+
+_Function = torch.autograd.Function
+
+
+class ContextValue(Value):
+    """The `ctx` of forward and backward."""
+
+    def __init__(self, what: str, step: int, needs: list[bool]) -> None:
+        self.what = what
+        self.step = step
+        self.needs = needs
+        self.saved: list[Value] = []
+        self.constant: list[Value] = []
+        self.attributes: dict[str, Value] = {}
+
+    def describe(self) -> str:
+        return f"the context of {self.what}"
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "needs_input_grad":
+            return SequenceValue(tuple, [ConstantValue(needed) for needed in self.needs])
+        if name in ("saved_tensors", "saved_variables"):
+            return SequenceValue(tuple, list(self.saved))
+        if name in _METHODS:
+            return _ContextMethod(self, name)
+        if not hasattr(torch.autograd.function.BackwardCFunction, name):
+            fail(AttributeError(f"{self.what} has no {name!r}"))
+        raise self.cannot(f"reading attribute {name!r}")
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return name in self.attributes or hasattr(torch.autograd.function.BackwardCFunction, name)
+
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            raise self.cannot(f"setting attribute {name!r}")
+        self.attributes[name] = value
+        tr.changed()
+
+    def build(self, glue: Glue) -> str:
+        raise Restart(self.step, unsupported(f"{self.describe().capitalize()} is used outside of it."))
+
+
+class _ContextMethod(Value):
+    def __init__(self, owner: ContextValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def call(self, tr: Tracer, args: Args, kwargs: dict[str, Value]) -> Value:
+        if kwargs:
+            raise self.owner.cannot(f"calling {self.name}() in this form")
+        _METHODS[self.name](self.owner, [arg.realize(tr) for arg in args])
+        tr.changed()
+        return ConstantValue(None)
+
+
+def _save(owner: ContextValue, values: list[Value]) -> None:
+    is_none = [isinstance(value, ConstantValue) and value.value is None for value in values]
+    if not all(none or isinstance(value, TensorValue) for none, value in zip(is_none, values, strict=True)):
+        raise owner.cannot("saving something that is not a tensor")
+    owner.saved = values
+
+
+def _mark_constant(owner: ContextValue, values: list[Value]) -> None:
+    owner.constant = values
+
+
+def _fill_missing(owner: ContextValue, values: list[Value]) -> None:
+    if not (len(values) == 1 and isinstance(values[0], ConstantValue) and values[0].value is True):
+        raise owner.cannot("leaving gradients out")
+
+
+_METHODS: dict[str, Any] = {
+    "save_for_backward": _save,
+    "mark_non_differentiable": _mark_constant,
+    "set_materialize_grads": _fill_missing,
+}
+
+
+# ---- calls ----
+
+
+@rule(_Function.apply.__func__)  # type: ignore[attr-defined]
+def _apply(tr: Tracer, cls: Value, *args: Value) -> Value:
+    owner = cls.realize(tr)
+    if not isinstance(owner, ClassValue) or not issubclass(owner.cls, _Function):
+        raise unsupported_call("Function.apply()")
+    what = f"{owner.cls.__name__}.apply()"
+    if any(body.is_transform for body in tr.graph.bodies):
+        raise unsupported_call(what, "stands inside a transform of torch.func, which has rules of its own for it")
+    values = [arg.realize(tr) for arg in args]
+    needs = [isinstance(value, TensorValue) and value.fake.requires_grad for value in values]
+    ctx = ContextValue(what, tr.root_step, needs)
+    call = _Call(tr, owner, what, ctx, values)
+    return call.with_gradients() if torch.is_grad_enabled() and any(needs) else call.plain()
+
+
+@contextmanager
+def _gradients_off() -> Iterator[None]:
+    """As autograd runs forward and, unless second derivatives are asked for, backward."""
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(before)
+
+
+class _Call:
+    """One call of `apply`."""
+
+    def __init__(self, tr: Tracer, cls: ClassValue, what: str, ctx: ContextValue, args: Args) -> None:
+        self.tr = tr
+        self.cls = cls
+        self.what = what
+        self.ctx = ctx
+        self.args = args
+
+    def _static(self, name: str) -> Value:
+        """A static method of the class; without the wrapper that only forbids second derivatives."""
+        raw = static_lookup(self.cls.cls, name)
+        if not isinstance(raw, staticmethod) or not isinstance(raw.__func__, types.FunctionType):
+            raise unsupported_call(self.what, f"has a {name}() that is not a static method")
+        value = self.tr.wrap(raw.__func__, AttrSource(self.tr.anchor(self.cls.cls), name))
+        inner = getattr(raw.__func__, "__wrapped__", None)
+        if inner is not None and is_torch_file(raw.__func__.__code__.co_filename):
+            return self.tr.wrap(inner, self.tr.anchor(inner))
+        return value
+
+    def _run_forward(self) -> Value:
+        if getattr(self.cls.cls, "setup_context", None) is _Function.setup_context:
+            return self._static("forward").call(self.tr, [self.ctx, *self.args], {}).realize(self.tr)
+        forward = self._static("forward")
+        if not isinstance(forward, FunctionValue) or len(self.args) < forward.code.co_argcount:
+            raise unsupported_call(self.what, "leaves arguments of forward() out")
+        result = forward.call(self.tr, self.args, {}).realize(self.tr)
+        inputs = SequenceValue(tuple, list(self.args))
+        self._static("setup_context").call(self.tr, [self.ctx, inputs, result], {})
+        return result
+
+    def plain(self) -> Value:
+        """Without gradients: forward, in the graph."""
+        mode = torch.is_grad_enabled()
+        self.tr.set_grad_mode(False)
+        try:
+            result = self._run_forward()
+        finally:
+            self.tr.set_grad_mode(mode)
+        return self._in_form(result, [self._own(value) for value in self._results(result)])
+
+    def _own(self, value: Value) -> Value:
+        """A result; an argument that is returned comes back as another tensor object."""
+        if not isinstance(value, TensorValue) or not any(value is arg for arg in self.args):
+            return value
+        if value.fake.requires_grad:
+            return self.tr.torch_call("detach", [value], {})
+        return self.tr.torch_call("view_as", [value, value], {})
+
+    def _results(self, result: Value) -> list[Value]:
+        if isinstance(result, SequenceValue) and result.kind is tuple:
+            return [item.realize(self.tr) for item in result.elements]
+        return [result]
+
+    def _in_form(self, result: Value, parts: list[Value]) -> Value:
+        is_tuple = isinstance(result, SequenceValue) and result.kind is tuple
+        return SequenceValue(tuple, parts) if is_tuple else parts[0]
+
+    # ---- with gradients ----
+
+    def with_gradients(self) -> Value:
+        """One node, with forward and backward as bodies."""
+        tr, graph = self.tr, self.tr.graph
+        inputs = [arg for arg in self.args if isinstance(arg, TensorValue)]
+        if len({id(value) for value in inputs}) < len(inputs):
+            raise unsupported_call(self.what, "gets one tensor twice")
+        with graph.body(f"forward() of {self.what}", tr.root_step) as forward, _gradients_off():
+            for value in inputs:
+                graph.local(value.node)
+            result = self._run_forward()
+            parts = self._results(result)
+            tensors = [part for part in parts if isinstance(part, TensorValue)]
+            outputs = [graph.local(tensor.node) for tensor in tensors]
+        if not tensors or len({id(tensor) for tensor in tensors}) < len(tensors):
+            raise unsupported_call(self.what, "returns no tensor, or one twice")
+        backward = self._trace_backward(forward, parts)
+        inside = [forward.lifted.get(node, node) for node in backward.body.lifted]
+        kept = list(dict.fromkeys(node for node in inside if node.graph is forward.graph))
+        around = [node for node in inside if node.graph is not forward.graph]
+        saved = {forward.lifted.get(v.node, v.node) for v in self.ctx.saved if isinstance(v, TensorValue)}
+        counts = {
+            "forward": len(forward.lifted),
+            "results": len(outputs),
+            "constant": [i for i, tensor in enumerate(tensors) if any(tensor is c for c in self.ctx.constant)],
+            "checked": [i for i, node in enumerate(kept) if node in saved],
+            "order": [kept.index(node) if node in kept else len(kept) + around.index(node) for node in inside],
+            "gradients": backward.gradients,
+        }
+        modules = [forward.close([*outputs, *kept]), backward.body.close(backward.outputs)]
+        nodes = [*forward.lifted, *around]
+        node, made = graph.call_bodies(tr, body_calls.custom_gradient, modules, (counts,), nodes, self.what[:-2])
+        values = iter(graph.results(tr, node, made))
+        return self._in_form(result, [next(values) if isinstance(part, TensorValue) else part for part in parts])
+
+    def _trace_backward(self, forward: Body, parts: list[Value]) -> _Backward:
+        tr, graph = self.tr, self.tr.graph
+        what = f"backward() of {self.what}"
+        with graph.body(what, tr.root_step, sees=forward.graph) as body, _gradients_off():
+            effects = len(tr.journal)
+            cotangents = [_cotangent(body, part) for part in parts]
+            result = self._static("backward").call(tr, [self.ctx, *cotangents], {}).realize(tr)
+            if len(tr.journal) != effects:
+                raise unsupported_call(self.what, "has a backward() that changes objects of the program")
+            found = self._results(result)
+            places = self._places(found)
+            outputs = [graph.local(value.node) for value in found if isinstance(value, TensorValue)]
+        return _Backward(body, outputs, places)
+
+    def _places(self, found: list[Value]) -> list[int | None]:
+        """For each tensor among the arguments, which of the tensors in `found` is its gradient."""
+        is_tensor = [isinstance(value, TensorValue) for value in found]
+        is_none = [isinstance(value, ConstantValue) and value.value is None for value in found]
+        for place, (tensor, none) in enumerate(zip(is_tensor, is_none, strict=True)):
+            is_wanted = place < len(self.args) and isinstance(self.args[place], TensorValue)
+            if not (none or (tensor and is_wanted)):
+                raise unsupported_call(self.what, "has a backward() with a gradient for something that needs none")
+        if len(found) < len(self.args):
+            raise unsupported_call(self.what, "has a backward() that returns too few gradients")
+        return [
+            sum(is_tensor[:place]) if is_tensor[place] else None
+            for place, arg in enumerate(self.args)
+            if isinstance(arg, TensorValue)
+        ]
+
+
+@dataclass
+class _Backward:
+    """The body of backward, its outputs, and which of them belongs to each tensor among forward's arguments."""
+
+    body: Body
+    outputs: list[fx.Node]
+    gradients: list[int | None]
+
+
+def _cotangent(body: Body, part: Value) -> Value:
+    if not isinstance(part, TensorValue):
+        return ConstantValue(None)
+    example = torch.empty_like(part.fake, requires_grad=False)
+    return TensorValue(body.input(None, example), example)

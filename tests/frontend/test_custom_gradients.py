@@ -1,0 +1,259 @@
+"""autograd.Function and activation checkpointing within compiled functions: values, gradients, and what is kept."""
+
+# ruff: noqa (the programs are what users write)
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+import minicompile
+from tests.training.support import check, compiled_graph
+
+from .conftest import assert_like_eager
+from .programs import Programs
+
+X = torch.arange(8.0).reshape(2, 4) / 8
+R = X.clone().requires_grad_()
+Y = (X + 1).requires_grad_()
+W = torch.nn.Parameter(torch.arange(4.0))
+NET = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+CALLS, EAGER = Programs(), Programs()
+LOG: list[Any] = []
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * g * x
+
+
+class Reverse(Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return -ctx.scale * g, None
+
+
+class Several(Function):
+    @staticmethod
+    def forward(ctx, x, y, k=3):
+        assert not torch.is_grad_enabled()
+        z = x.exp()
+        ctx.z, ctx.k = z, k
+        ctx.save_for_backward(y, x + y)
+        ctx.mark_non_differentiable(mask := (x > 0))
+        return z * y, mask, None
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g, gmask, gnone):
+        y, s = ctx.saved_tensors
+        gx = gy = None
+        if ctx.needs_input_grad[0]:
+            gx = g * ctx.z * y
+        if ctx.needs_input_grad[1]:
+            gy = g * ctx.z + 0 * s
+        return gx, gy, None
+
+
+class InTwoParts(Function):
+    @staticmethod
+    def forward(x, k):
+        return x * k
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.k = inputs
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.k, None
+
+
+class Same(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return -g
+
+
+class FromAround(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * W
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * W * 2
+
+
+class Logging(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        LOG.append("backward")
+        return g * 2
+
+
+class Doubling(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+for _name, _args, _fn in [
+    ("one", (R,), lambda x: Square.apply(x) + 1),
+    ("one_in_another", (R,), lambda x: Square.apply(Square.apply(x * 2)) + x),
+    ("attributes", (R,), lambda x: Reverse.apply(x * 2, 0.5)),
+    ("several_results", (R, Y), lambda x, y: Several.apply(x * 1, y, 2)[0] * 2),
+    ("a_gradient_less", (R, X), lambda x, y: Several.apply(x * 1, y)[0] * 2),
+    ("in_two_parts", (R,), lambda x: InTwoParts.apply(x, 3)),
+    ("an_argument_returned", (R,), lambda x: Same.apply(x * 1) * 2),
+    ("a_leaf_returned", (R,), lambda x: Same.apply(x) * 2),
+    ("reads_a_global", (R,), lambda x: FromAround.apply(x)),
+    ("without_gradients", (R,), lambda x: (Square.apply(x.detach()), Square.apply(x))),
+    ("checkpoint", (R,), lambda x: checkpoint(lambda t: t.sin().exp() @ t.T, x * 2, use_reentrant=False) + 1),
+    ("reentrant", (R,), lambda x: checkpoint(lambda t: t.sin().exp() @ t.T, x * 2, use_reentrant=True) + 1),
+    ("of_a_module", (R,), lambda x: checkpoint(NET, x, use_reentrant=False)),
+    ("tree", (R,), lambda x: checkpoint(lambda t, k: (t * k, {"a": t + k, "b": 3}), x * 2, 3, use_reentrant=False)[1]["a"] + 1),
+    ("keywords", (R,), lambda x: checkpoint(lambda t, k=1: t * k, x * 2, k=3, use_reentrant=False, preserve_rng_state=False)),
+    ("reads_around", (R,), lambda x: (lambda y: checkpoint(lambda t: t * y, x, use_reentrant=False))(x + 1)),
+    ("partial", (R,), lambda x: functools.partial(checkpoint, use_reentrant=False)(lambda t: t * 2, x)),
+    ("nested", (R,), lambda x: checkpoint(lambda t: checkpoint(lambda u: u.sin() * 2, t, use_reentrant=False).cos(), x, use_reentrant=False)),
+    ("custom_in_checkpoint", (R,), lambda x: checkpoint(lambda t: Square.apply(t.sin()).sum(), x, use_reentrant=False)),
+]:  # fmt: skip
+    CALLS[_name] = (_fn, _args)
+
+
+@pytest.mark.parametrize("target", ["eager", "auto"])
+@pytest.mark.parametrize("name", CALLS)
+def test_gradients(name: str, target: str) -> None:
+    fn, args = CALLS[name]
+    compiled = check(fn, *args, backend=target)
+    assert len(compiled.entries) == 1
+
+
+@pytest.mark.parametrize("cls", [Square, Same, Several, FromAround])
+@pytest.mark.usefixtures("door")
+def test_without_gradients_forward_is_in_the_graph(cls: Any) -> None:
+    args = (X, X + 1) if cls is Several else (X,)
+    assert_like_eager(lambda *a: cls.apply(*a), args, fullgraph=True)
+
+
+def _appends(x: Any) -> Any:
+    seen: list[Any] = []
+
+    def f(t: Any) -> Any:
+        seen.append(1)
+        return t * 2
+
+    return checkpoint(f, x, use_reentrant=False) + len(seen)
+
+
+class Counted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, t: Any) -> Any:
+        self.calls += 1
+        return t * self.calls
+
+
+def _counts(x: Any) -> Any:
+    m = Counted()
+    return checkpoint(m, x, use_reentrant=False) + m.calls
+
+
+def _prints(x: Any) -> Any:
+    return checkpoint(lambda t: print("run") or t * 2, x, use_reentrant=False) + 1
+
+
+def _writes(x: Any) -> Any:
+    y = torch.zeros(2, 4)
+    return checkpoint(lambda t: t * 2 + y.add_(1), x, use_reentrant=False) + y
+
+
+@pytest.mark.parametrize("fn", [_appends, _counts, _prints, _writes, Logging.apply, lambda x: Doubling.apply(x * 1)])
+def test_effects_are_eagers(fn: Any, capsys: Any) -> None:
+    """What a function changes that runs twice, or in backward, is changed as often as in eager."""
+    printed, logged = [], []
+    for call in (fn, minicompile.compile(fn, backend="eager")):
+        x = X.clone().requires_grad_()
+        LOG.clear()
+        out = call(x)
+        out.sum().backward()
+        printed.append((capsys.readouterr().out, out.detach(), x.grad))
+        logged.append(list(LOG))
+    assert printed[0][0] == printed[1][0] and logged[0] == logged[1]
+    torch.testing.assert_close(printed[1][1:], printed[0][1:])
+
+
+def test_what_is_checkpointed_is_not_kept() -> None:
+    """As in eager, and as without checkpointing more is: the function's input is all that backward gets."""
+
+    def f(t: Any) -> Any:
+        return (t.sin() @ t.cos()).tanh().sum(0).exp()
+
+    x = torch.rand(64, 64, requires_grad=True)
+    kept = []
+    for fn in (lambda t: f(t) * 2, lambda t: checkpoint(f, t, use_reentrant=False) * 2):
+        compiled = minicompile.compile(fn, fullgraph=True)
+        compiled(x).sum().backward()
+        kept.append(compiled_graph(compiled).split.saved_bytes)
+    assert kept[1] == x.numel() * x.itemsize < kept[0]
+
+
+def test_a_backward_that_is_replaced_is_seen() -> None:
+    class Mine(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    compiled = minicompile.compile(lambda x: Mine.apply(x), backend="eager", fullgraph=True)
+    for factor in (2, 7):
+        Mine.backward = staticmethod(lambda ctx, g, factor=factor: g * factor)  # type: ignore[method-assign]
+        x = X.clone().requires_grad_()
+        compiled(x).sum().backward()
+        assert x.grad is not None and x.grad.flatten()[0] == factor
+
+
+def test_a_saved_tensor_that_was_changed_is_an_error() -> None:
+    compiled = minicompile.compile(lambda x: Square.apply(x), backend="eager", fullgraph=True)
+    x = X.clone().requires_grad_() * 1
+    out = compiled(x)
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
