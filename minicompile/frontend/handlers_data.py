@@ -307,7 +307,7 @@ def _binary_subscr(tr: Tracer, frame: Frame, arg: Any) -> None:
 
 def subscript(tr: Tracer, owner: Value, key: Value) -> Value:
     """`owner[key]`; a tensor used as the index of a Python container is a number read from memory."""
-    if isinstance(key, TensorValue) and not isinstance(owner, TensorValue):
+    if isinstance(key, TensorValue) and not isinstance(owner, (TensorValue, DictValue)):
         raise Break(BreakKind.VALUE, f"An index depends on the numbers in {key.describe()}.")
     return owner.getitem(tr, key)
 

@@ -16,7 +16,7 @@ import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _OWN = str(Path(__file__).parent.parent) + "/"
-_OWN_TRACED = (_OWN + "examples/", _OWN + "frontend/polyfills.py")
+_OWN_TRACED = (_OWN + "examples/", _OWN + "frontend/polyfills.py", _OWN + "frontend/torch_polyfills.py")
 _STANDARD = str(Path(sysconfig.get_path("stdlib"))) + "/"
 _SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", "platlib"))
 
@@ -24,7 +24,9 @@ _TORCH_INLINED = (
     "nn/modules/", "nn/functional.py", "nn/parameter.py", "nn/attention/__init__.py", "utils/_contextlib.py",
     "autograd/grad_mode.py", "functional.py", "_jit_internal.py", "overrides.py", "distributions/", "nn/init.py",
     "nn/utils/parametrize.py", "backends/", "nn/utils/parametrizations.py", "testing/_internal/", "masked/", "signal/",
-    "_lowrank.py", "_linalg_utils.py",
+    "_lowrank.py", "_linalg_utils.py", "nn/utils/clip_grad.py",
+    "utils/_foreach_utils.py", "nn/utils/stateless.py", "nn/utils/_named_member_accessor.py",
+    "_functorch/functional_call.py",
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py",)

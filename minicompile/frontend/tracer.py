@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from .values.functions import FunctionValue, bind_arguments
 from .values.generators import GeneratorValue
 from .values.objects import ObjectValue, PyModuleValue
 from .values.subclasses import SubclassValue
+from .values.tensor import TensorValue
 from .values.wrap import wrap
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Tracer:
         self._attributes: dict[int, dict[str, Value]] = {}
         self._globals: dict[tuple[int, str], Value] = {}
         self._shadowed: dict[int, Any] = {}
+        self._hashed: dict[int, Value] = {}
 
     # ---- changes ----
 
@@ -213,11 +215,23 @@ class Tracer:
     def guard_aliases(self) -> None:
         """No other object that was looked at may turn out to be one that is changed."""
         values = [value for _, value in self._known.values() if value.source is not None]
-        for target in self.journal.targets():
+        targets = self.journal.targets()
+        self._guard_all_distinct(value for value in self._hashed.values() if not isinstance(value, TensorValue))
+        if any(isinstance(target, TensorValue) for target in targets):
+            self._guard_all_distinct(value for value in values if isinstance(value, TensorValue))
+        for target in targets:
+            if isinstance(target, TensorValue):
+                continue
             kind = type(target)
             for value in values:
                 if value is not target and type(value) is kind and _same_class(value, target):
                     self.guard_distinct(target, value)
+
+    def _guard_all_distinct(self, values: Iterable[Value]) -> None:
+        """No two of these objects from outside are one: keys that are told apart by identity, tensors that are set."""
+        sources = dict.fromkeys(value.source for value in values if value.source is not None)
+        if len(sources) > 1 and not all(isinstance(source, ConstSource) for source in sources):
+            self.guards.add(DistinctObjectsGuard(tuple(sources)))
 
     # ---- attributes and globals that the frame has set ----
 
@@ -284,6 +298,7 @@ class Tracer:
             raw = value.const(self)
         except NotConstant:
             if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
+                self._hashed[id(value)] = value
                 return value
             if isinstance(value, (FunctionValue, ClassValue)):
                 return value

@@ -67,6 +67,8 @@ class TensorValue(Value):
         self.fake = fake
         self.source = source
         self.real = real
+        self.attributes: dict[str, Value] = {}
+        """What the frame has set on it: `grad`, and names of the program's own."""
 
     def python_type(self) -> type:
         return torch.nn.Parameter if isinstance(self.fake, torch.nn.Parameter) else torch.Tensor
@@ -78,6 +80,8 @@ class TensorValue(Value):
         raise Break(BreakKind.BRANCH, f"A branch depends on the numbers in {self.describe()}.")
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
         if name == "shape":
             return self.shape(tr)
         if name in FACTS:
@@ -109,8 +113,31 @@ class TensorValue(Value):
             raise self.cannot(f"reading attribute {name!r}")
         return TensorMethod(self, name)
 
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        is_own = not hasattr(torch.Tensor, name) and name.isidentifier()
+        if self.source is None or not (is_own or (name == "grad" and self._may_be_grad(value.realize(tr)))):
+            raise self.cannot(f"setting attribute {name!r}")
+        self.attributes[name] = value
+        tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
+
+    def _may_be_grad(self, value: Value) -> bool:
+        """Whether eager takes a value as this tensor's gradient without looking further."""
+        if isinstance(value, ConstantValue):
+            return value.value is None
+        if not isinstance(value, TensorValue) or value is self:
+            return False
+        mine, other = self.fake, value.fake
+        return (mine.dtype, mine.device, mine.layout) == (other.dtype, other.device, other.layout) and (
+            mine.shape == other.shape
+        )
+
+    def delattr(self, tr: Tracer, name: str) -> None:
+        if name != "grad":
+            raise self.cannot(f"deleting attribute {name!r}")
+        self.setattr(tr, name, ConstantValue(None))
+
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        if hasattr(torch.Tensor, name):
+        if hasattr(torch.Tensor, name) or name in self.attributes:
             return True
         if self.real is None:
             return False

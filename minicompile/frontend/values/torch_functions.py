@@ -10,7 +10,9 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.utils import stateless
 
+from .. import torch_polyfills
 from ..breaks import Break, BreakKind, unsupported_call
 from .base import Args, Kwargs, Value, fail
 from .callables import RULES, is_safe_to_hash, rule
@@ -201,6 +203,7 @@ def _state_reader(fn: Any) -> None:
 for _fn in (
     torch.get_default_dtype, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
     torch.is_autocast_cache_enabled, torch.are_deterministic_algorithms_enabled,
+    torch._C._get_privateuse1_backend_name,
 ):  # fmt: skip
     _state_reader(_fn)
 
@@ -237,3 +240,16 @@ def _check(tr: Tracer, condition: Value, message: Value | None = None) -> Value:
 @rule(torch.manual_seed)
 def _manual_seed(tr: Tracer, seed: Value) -> Value:
     raise unsupported_call("torch.manual_seed()", "sets the state of the random generator")
+
+
+def _instead_of(original: Any, polyfill: Any) -> None:
+    """A call of `original` is traced as one of `polyfill`."""
+
+    def trace(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        return tr.constant(polyfill).call(tr, list(args), kwargs)
+
+    RULES[original] = trace
+
+
+_instead_of(torch._C._group_tensors_by_device_and_dtype, torch_polyfills.group_tensors_by_device_and_dtype)
+_instead_of(stateless._untie_named_tensors_map, torch_polyfills.untie_named_tensors_map)
