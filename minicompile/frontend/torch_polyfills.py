@@ -12,7 +12,7 @@ from typing import Any
 
 def group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool = False) -> Any:
     """`torch._C._group_tensors_by_device_and_dtype`: groups in the order of their first tensors."""
-    groups = {}
+    groups: dict[Any, Any] = {}
     for index, first in enumerate(tensorlistlist[0]):
         key = (first.device, first.dtype)
         if key not in groups:
@@ -30,7 +30,7 @@ def untie_named_tensors_map(module: Any, parameters_and_buffers: Any) -> Any:
     """`torch.nn.utils.stateless._untie_named_tensors_map`, which walks sets of names."""
     named = dict(module.named_parameters(remove_duplicate=False))
     named.update(module.named_buffers(remove_duplicate=False))
-    names_of = {}
+    names_of: dict[Any, Any] = {}
     for name, tensor in named.items():
         names_of.setdefault(tensor, []).append(name)
     untied = parameters_and_buffers.copy()
