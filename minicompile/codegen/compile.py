@@ -2,7 +2,7 @@
 
 In: an optimised Graph and the name of a back end. Out: a `CompiledGraph`, built and ready to call.
 
-    prepare → fuse → lower_kernel (each group) → print (C++ or Triton) → build → wrapper
+    prepare → fuse → lower_kernel (each group) → batch → print (C++ or Triton) → build → wrapper
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..config import config
 from ..ir.graph import Graph, Node
 from ..ir.ops import CREATION
 from ..ir.types import Dim, TensorType
+from .batches import batch
 from .compiled import CompiledGraph, KernelInfo
 from .fusion import Unit, fuse
 from .lower_kernel import Lowered, lower_kernel
@@ -30,6 +31,9 @@ from .triton_compat import INTERPRETED
 from .wrapper import Launch, write_wrapper
 
 BACKENDS = ("auto", "cpp", "triton")
+
+AT_MOST_BUFFERS = {"cpp": 4096, "triton": 240}
+"""Tensors that one kernel may get; CUDA's limit is 4 KiB of parameters."""
 
 
 def compile_ir(
@@ -56,6 +60,8 @@ def compile_ir(
         exact = bool({"exact_rounding": config.exact_rounding, **(options or {})}["exact_rounding"])
         lowered = lower_units(plan.units, prepared, exact)
         _mark_in_place(lowered, prepared, views)
+        batched = batch(plan, lowered, AT_MOST_BUFFERS[backend])
+        lowered = batched.lowered
         kernels = list(lowered.values())
         backend_module = _printer(backend)
         source, infos, calls = backend_module.build(
@@ -65,7 +71,7 @@ def compile_ir(
         launches = {
             unit: Launch(low.kernel, low.nodes, call) for (unit, low), call in zip(lowered.items(), calls, strict=True)
         }
-        wrapper = write_wrapper(prepared, plan.units, launches, views, boxed)
+        wrapper = write_wrapper(prepared, batched.units, launches, views, boxed)
     positions = {node: number for number, node in enumerate(prepared.nodes)}
     return CompiledGraph(
         call=_recorded(wrapper.call, graph, boxed) if (options or {}).get("cuda_graphs") else wrapper.call,
@@ -76,11 +82,11 @@ def compile_ir(
             for (unit, low), text in zip(lowered.items(), infos, strict=True)
             if any(node.tensor.numel != 0 for node in unit.stored)
         ],
-        externs=[str(unit.members[0].attrs["target"]) for unit in plan.units if unit.is_extern],
+        externs=[str(unit.members[0].attrs["target"]) for unit in batched.units if unit.is_extern],
         wrapper_source=wrapper.source,
         native_source=source,
         objects=wrapper.objects,
-        decisions=plan.decisions,
+        decisions=[*plan.decisions, *batched.decisions],
         seconds=seconds,
         prepared=prepared,
     )

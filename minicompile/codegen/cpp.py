@@ -13,10 +13,13 @@ from collections.abc import Iterable
 
 from .cpp_columns import ColumnPrinter
 from .cpp_math import prelude
-from .cpp_rows import RowPrinter
+from .cpp_rows import GRAIN, RowPrinter
 from .cpp_tiles import TilePrinter, transposed_axis
-from .kernel_ir import Kernel, lane_axis
+from .kernel_ir import Batch, Kernel, lane_axis
 from .pieces import pieces
+
+LARGE_MEMBER = 4 * GRAIN
+"""Elements from which a member of a batch is worth all threads."""
 
 HEAD = """\
 typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
@@ -34,6 +37,8 @@ def translation_unit(kernels: Iterable[str]) -> str:
 
 def print_cpp(kernel: Kernel) -> str:
     """The kernel as a C++ function; one that is cut into pieces calls a function for each."""
+    if isinstance(kernel, Batch):
+        return _print_batch(kernel)
     parts = pieces(kernel)
     if len(parts) == 1:
         return _print(kernel)
@@ -41,6 +46,34 @@ def print_cpp(kernel: Kernel) -> str:
     main = [f'extern "C" int {kernel.name}(void **buffers, const int64_t *sizes) {{', "  int code;",
             f"  return {calls} ? code : 0;", "}"]  # fmt: skip
     return "\n".join([*(_print(part).replace('extern "C" int', "static int") for part in parts), *main])
+
+
+def _print_batch(batch: Batch) -> str:
+    """One function for the work, and one that calls it for each member: small members go to the threads, large ones
+    use the threads themselves, and come first."""
+    work = [kernel.hint("parallel") * kernel.hint("reduce") for kernel in batch.members]
+    order = sorted(range(len(work)), key=lambda i: -work[i])
+    large, sizes = sum(elements > LARGE_MEMBER for elements in work), batch.sizes()
+    places = ", ".join(f"{{{', '.join(map(str, batch.places[i]))}}}" for i in order)
+    lengths = ", ".join(str(sizes[i]) for i in order) if sizes else "0"
+    count, width = len(order), len(batch.places[0])
+    return f"""\
+{print_cpp(batch.text).replace('extern "C" int', "static int")}
+extern "C" int {batch.name}(void **buffers, const int64_t *) {{
+  static const int32_t places[{count}][{width}] = {{{places}}};
+  static const int64_t lengths[] = {{{lengths}}};
+  int failed = 0;
+  auto run = [&](int64_t i) {{
+    void *own[{width}];
+    for (int k = 0; k < {width}; ++k) own[k] = buffers[places[i][k]];
+    const int code = {batch.text.name}(own, lengths + {"i" if sizes else "0"});
+    if (code) __atomic_store_n(&failed, code, __ATOMIC_RELAXED);
+  }};
+  for (int64_t i = 0; i < {large}; ++i) run(i);
+  #pragma omp parallel for schedule(dynamic, 1) if({sum(work[i] for i in order[large:])} > {GRAIN})
+  for (int64_t i = {large}; i < {count}; ++i) run(i);
+  return failed;
+}}"""
 
 
 def _print(kernel: Kernel) -> str:

@@ -31,6 +31,9 @@ MAX_NODES = 160
 MAX_SHARING = 24
 """Groups that read one tensor and are tried against each other."""
 
+SCALAR, MAX_SHARING_A_SCALAR = 8, 4
+"""Bytes of a tensor that is hardly worth sharing (a learning rate that a hundred groups read); the groups tried."""
+
 
 @dataclass(eq=False)
 class Unit:
@@ -64,6 +67,7 @@ class FusionPlan:
     units: list[Unit]
     decisions: list[FusionDecision]
     labels: dict[Node, str]
+    before: dict[Unit, set[Unit]]  # what each must wait for, directly
 
 
 def fuse(graph: Graph, views: Views) -> FusionPlan:
@@ -86,6 +90,7 @@ class _Fusion:
         self.inlined = self._inlined()
         self.units: dict[int, Unit] = {}
         self.unit_of: dict[Node, Unit] = {}
+        self.after_effect: dict[Unit, set[Unit]] = {}  # calls with effects keep their order
         self.decisions: list[tuple[frozenset[Node], frozenset[Node], FusionDecision]] = []
         self._make_units()
 
@@ -106,7 +111,8 @@ class _Fusion:
             if merged is not None:
                 for candidate in self._candidates(merged):
                     heapq.heappush(queue, candidate)
-        return FusionPlan(self._schedule(), self._lasting_decisions(), self.labels)
+        before = {unit: self._sources(unit) | self.after_effect.get(unit, set()) for unit in self.units.values()}
+        return FusionPlan(in_order(before), self._lasting_decisions(), self.labels, before)
 
     # --- units --------------------------------------------------------------------------------------------------
 
@@ -149,6 +155,7 @@ class _Fusion:
             if node.attrs.get("effect"):
                 if last_effect is not None:
                     unit.before |= last_effect.before | 1 << last_effect.index
+                    self.after_effect[unit] = {last_effect}
                 last_effect = unit
 
     def _single(self, node: Node, segment: int) -> Unit:
@@ -221,7 +228,7 @@ class _Fusion:
             neighbours.update((u.index, u) for u in self._readers(node))
         for _, base in self._reads(unit):
             readers = self._readers(base) if base.op not in CREATION else []
-            if len(readers) <= MAX_SHARING:
+            if len(readers) <= (MAX_SHARING if _bytes(base) > SCALAR else MAX_SHARING_A_SCALAR):
                 neighbours.update((u.index, u) for u in readers)
         result = []
         for other in neighbours.values():
@@ -254,7 +261,6 @@ class _Fusion:
                 size = _bytes(node, self.graph.symbols)
                 saved += size if self._needed_outside(node, both) else 2 * size
         return saved
-
 
     def _needed_outside(self, node: Node, inside: frozenset[Node]) -> bool:
         if node in self.rooted:
@@ -329,27 +335,27 @@ class _Fusion:
                 result[frozenset(sides)] = decision
         return list(result.values())
 
-    # --- order --------------------------------------------------------------------------------------------------
 
-    def _schedule(self) -> list[Unit]:
-        """Units in an order in which sources come first; ties by position in the graph."""
-        waiting = {unit.index: {s.index for s in self._sources(unit)} for unit in self.units.values()}
-        readers: dict[int, list[int]] = {index: [] for index in self.units}
-        for index, sources in waiting.items():
-            for source in sources:
-                readers[source].append(index)
-        ready = [(self.units[i].segment, i) for i, sources in waiting.items() if not sources]
-        heapq.heapify(ready)
-        order: list[Unit] = []
-        while ready:
-            _, index = heapq.heappop(ready)
-            order.append(self.units[index])
-            for reader in readers[index]:
-                waiting[reader].discard(index)
-                if not waiting[reader]:
-                    heapq.heappush(ready, (self.units[reader].segment, reader))
-        assert len(order) == len(self.units), "fusion made a cycle"
-        return order
+def in_order(before: Mapping[Unit, set[Unit]]) -> list[Unit]:
+    """Units in an order in which each comes after those it waits for; ties by position in the graph."""
+    by_index = {unit.index: unit for unit in before}
+    waiting = {unit: len(sources) for unit, sources in before.items()}
+    readers: dict[Unit, list[Unit]] = {unit: [] for unit in before}
+    for unit, sources in before.items():
+        for source in sources:
+            readers[source].append(unit)
+    ready = [(unit.segment, unit.index) for unit, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    order: list[Unit] = []
+    while ready:
+        unit = by_index[heapq.heappop(ready)[1]]
+        order.append(unit)
+        for reader in readers[unit]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (reader.segment, reader.index))
+    assert len(order) == len(before), "fusion made a cycle"
+    return order
 
 
 def _writes_in_place(node: Node) -> bool:

@@ -14,19 +14,23 @@ from ..ir.graph import Graph, Node
 from .cpp_text import has_fast_form
 from .cpp_tiles import transposed_axis
 from .fusion import Unit
-from .kernel_ir import Affine, Kernel, Value
+from .kernel_ir import Affine, Batch, Kernel, Value
 from .prepare import Views, storage_strides
 from .views import same_strides
 
 
 def reads_before_it_writes(kernel: Kernel) -> bool:
     """Whether each iteration of this kernel stands alone: then an output may lie over an input of the same index."""
+    if isinstance(kernel, Batch):
+        return all(map(reads_before_it_writes, kernel.members))
     alone = not kernel.is_reduction and not kernel.may_fail and transposed_axis(kernel) is None
     return alone and not any(has_fast_form(value) or value.attrs.get("strides") for value in kernel.body)
 
 
 def may_overwrite(kernel: Kernel, read: int, written: int) -> bool:
     """Whether buffer number `written`, an output, may be the same memory as buffer number `read`."""
+    if isinstance(kernel, Batch):
+        return _member_may_overwrite(kernel, read, written)
     if not reads_before_it_writes(kernel):
         return False
     source, target = kernel.buffers[read], kernel.buffers[written]
@@ -38,6 +42,15 @@ def may_overwrite(kernel: Kernel, read: int, written: int) -> bool:
         return False
     after = kernel.body[kernel.body.index(stores[0]) :]
     return not any(value in after or value.attrs.get("masked") for value in loads)
+
+
+def _member_may_overwrite(batch: Batch, read: int, written: int) -> bool:
+    """In a batch, it may if nobody but the member that writes reads the buffer."""
+    found = [(kernel, own) for kernel, own in zip(batch.members, batch.places, strict=True) if read in own]
+    if len(found) != 1 or written not in found[0][1]:
+        return False
+    kernel, own = found[0]
+    return may_overwrite(kernel, own.index(read), own.index(written))
 
 
 def _place(value: Value) -> tuple[object, ...]:

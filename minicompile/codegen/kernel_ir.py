@@ -151,6 +151,28 @@ class Kernel:
         return print_kernel(self)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Batch(Kernel):
+    """Kernels that one call runs: `text` does each one's work.
+
+    Attributes:
+        text: the kernel that is printed; it may have one symbol, the size of its one axis.
+        members: the kernels, in order.
+        places: for each member, which of the batch's buffers are its own.
+    """
+
+    text: Kernel
+    members: tuple[Kernel, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    def sizes(self) -> list[int]:
+        """What `text` gets for its symbol, for each member; empty without one."""
+        return [int(member.axes[0].size) for member in self.members] if self.text.symbols else []
+
+    def __str__(self) -> str:
+        return f"{len(self.members)} times {self.text}"
+
+
 def symbols_of(kernel_axes: tuple[Axis, ...], body: tuple[Value, ...]) -> tuple[str, ...]:
     """Names of the size symbols in axes, indices and size values, sorted."""
     found: set[str] = set()

@@ -16,7 +16,7 @@ import torch
 
 from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
-from .kernel_ir import Affine, Axis, Kernel, Value, place_text, register_dtype
+from .kernel_ir import Affine, Axis, Batch, Kernel, Value, place_text, register_dtype
 from .stages import stage
 from .triton_shape import Piece, Shape, shape_of
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
@@ -40,8 +40,11 @@ class TritonText:
 
 def print_triton(kernel: Kernel, shape: Shape | None = None) -> TritonText:
     """The kernel as a Triton function. Its last arguments are the block sizes."""
+    from .triton_batch import print_batch
     from .triton_loops import LoopPrinter
 
+    if isinstance(kernel, Batch):
+        return print_batch(kernel)
     shape = shape_of(kernel) if shape is None else shape
     printer = LoopPrinter if shape.kind == "rows" and not shape.pieces else Printer
     return printer(kernel, shape).text()
@@ -93,14 +96,16 @@ class Printer:
 
     def text(self) -> TritonText:
         kernel = self.kernel
-        blocks = [f"{block}: tl.constexpr" for block in self.shape.blocks]
-        arguments = [*(b.name for b in kernel.buffers), *kernel.symbols, *blocks]
+        arguments = [*self._arguments(), *(f"{block}: tl.constexpr" for block in self.shape.blocks)]
         for name in filter(is_float_symbol, kernel.symbols):  # it comes as the bits of its double
             self._line(f"{name} = {name}.to(tl.int64).to(tl.float64, bitcast=True)")
         self._tile_head() if self.shape.kind == "tile" else self._rows_head()
         self._body()
         source = "\n".join(["@triton.jit", f"def {kernel.name}({', '.join(arguments)}):", *self.lines])
         return TritonText(kernel, source, self.shape)
+
+    def _arguments(self) -> list[str]:
+        return [*(buffer.name for buffer in self.kernel.buffers), *self.kernel.symbols]
 
     def _line(self, text: str) -> None:
         self.lines.append(self.indent + text)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from ..runtime import cache
-from .kernel_ir import Affine, Buffer, Kernel
+from .kernel_ir import Affine, Batch, Buffer, Kernel
 from .triton import TritonText, print_triton
 from .triton_launch import Launcher
 from .triton_shape import alternatives
@@ -28,7 +28,7 @@ ROUNDS = 15
 def tuned(launcher: Launcher, device: torch.device) -> Launcher:
     """See the module's docstring."""
     kernel = launcher.text.kernel
-    if not launcher.is_static or any(value.op == "load" and value.args for value in kernel.body):
+    if not launcher.is_static or isinstance(kernel, Batch) or any(value.op == "load" and value.args for value in kernel.body):
         return launcher
     texts = [print_triton(kernel, shape) for shape in alternatives(kernel)]
     key = _key(texts, device)

@@ -251,6 +251,24 @@ def test_an_output_may_be_an_input() -> None:
     assert torch.allclose(p, want[0]) and torch.allclose(m, want[2])
 
 
+BATCHES = {
+    "sizes differ": (lambda *xs: [x.sin() * 2 for x in xs], ((3,), (70, 64), (7,), (300, 40))),
+    "reductions": (lambda *xs: [x.pow(2).sum(1) for x in xs], ((4, 50),) * 5),
+    "long rows": (lambda *xs: [x.softmax(1) for x in xs], ((2, 9000),) * 3),
+    "tiles": (lambda *xs: [x + x.t() for x in xs], ((40, 40),) * 4),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches(name: str) -> None:
+    function, sizes = BATCHES[name]
+    args = [torch.randn(size) for size in sizes]
+    compiled = compile_ir(passes.run(lowered(function, *args)), backend="triton")
+    assert len(compiled.kernels) == 1 and f"_x{len(args)}" in compiled.kernels[0].name
+    for got, want in zip(compiled(*args), function(*args), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_rotary_is_one_kernel() -> None:
     def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         first, second = x.chunk(2, -1)

@@ -76,6 +76,20 @@ def test_every_row_cross_compiles(dtype: torch.dtype) -> None:
         assert compile_to_cubin(kernel, arch=90)[:4] == b"\x7fELF"
 
 
+def test_a_batch_cross_compiles() -> None:
+    from minicompile.codegen.batches import batch
+    from minicompile.codegen.triton_build import compile_to_cubin
+
+    b = B()
+    xs = [b.input(size, dtype=torch.bfloat16) for size in (4096, 100, 8192, 64)]
+    graph = prepare(b.finish(*(b.mul(b.exp(x), 2.0) for x in xs)))
+    plan = fuse(graph, Views())
+    batched = batch(plan, lower_units(plan.units, graph), at_most=8)
+    (low,) = batched.lowered.values()
+    assert compile_to_cubin(low.kernel)[:4] == b"\x7fELF"
+    assert len(batch(plan, lower_units(plan.units, graph), at_most=4).units) == 2
+
+
 def test_offsets_are_64_bit_where_they_must_be() -> None:
     b = B()
     assert fits_int32(kernels(b.finish(b.exp(b.input(1000, 1000))))[0])
