@@ -28,7 +28,8 @@ ROUNDS = 15
 def tuned(launcher: Launcher, device: torch.device) -> Launcher:
     """See the module's docstring."""
     kernel = launcher.text.kernel
-    if not launcher.is_static or isinstance(kernel, Batch) or any(value.op == "load" and value.args for value in kernel.body):
+    reads_anywhere = any(value.op == "load" and value.args for value in kernel.body)
+    if not launcher.is_static or isinstance(kernel, Batch) or reads_anywhere:
         return launcher
     texts = [print_triton(kernel, shape) for shape in alternatives(kernel)]
     key = _key(texts, device)
