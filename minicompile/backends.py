@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .errors import BackendError, CompilerMissing
-from .pipeline import EagerGraph, compile_graph, compile_training, has_dependent_outputs, needs_autograd
+from .pipeline import EagerGraph, compile_graph, compile_sections, compile_training, needs_autograd
 
 Backend = Callable[..., Callable[..., Any]]
 
@@ -141,12 +141,17 @@ def compile_or_fall_back(
 ) -> Callable[..., Any]:
     """Our middle and back end; after a failure, with one warning, the graph in eager."""
     from .config import config
+    from .lowering.errors import LoweringError
+    from .lowering.sections import sections
 
     compile_it = compile_training if needs_autograd(gm) else compile_graph
-    if compile_it is compile_training and has_dependent_outputs(gm):
-        return EagerGraph(gm, "an output is computed from another one, and gradients may be asked for between the two")
     try:
+        parts = sections(gm) if compile_it is compile_training else []
+        if parts:
+            return compile_sections(gm, parts, target=target, options=options)
         return compile_it(gm, example_inputs, target=target, options=options)
+    except LoweringError as error:
+        return EagerGraph(gm, str(error))
     except (BackendError, CompilerMissing) as error:
         if strict or config.strict:
             raise

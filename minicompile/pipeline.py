@@ -23,7 +23,9 @@ from .errors import BackendError, CompilerMissing
 if TYPE_CHECKING:
     from .codegen.compiled import CompiledGraph
     from .ir.graph import Graph
+    from .lowering.sections import Section
     from .runtime.autograd import TrainingGraph
+    from .runtime.chained import ChainedGraph
 
 
 def compile_graph(
@@ -111,6 +113,37 @@ def compile_training(
     return TrainingGraph(gm, joint, split, forward, backward, grad_mode, seconds, lowered.graph)
 
 
+def compile_sections(
+    gm: torch.fx.GraphModule,
+    sections: Sequence[Section],
+    *,
+    target: str = "auto",
+    options: dict[str, Any] | None = None,
+) -> ChainedGraph:
+    """Compile a graph that was cut (see lowering/sections.py).
+
+    Raises: as `compile_graph`; LoweringError where a section writes to memory that it also knows by another name.
+    """
+    from .lowering.errors import LoweringError
+    from .lowering.sections import aliased_inputs
+    from .runtime.chained import ChainedGraph
+
+    given = frozenset(gm.graph.find_nodes(op="placeholder"))
+    compiled: list[Any] = []
+    for number, section in enumerate(sections):
+        compile_it = compile_training if needs_autograd(section.gm) else compile_graph
+        compiled.append(compile_it(section.gm, section.examples, target=target, name=f"part_{number}", options=options))
+        if _writes(compiled[-1]) and aliased_inputs(section, given):
+            raise LoweringError("an output is computed from another one, and memory that both share is written to")
+    return ChainedGraph(gm, sections, compiled)
+
+
+def _writes(compiled: Any) -> bool:
+    """Whether a compiled graph writes to its inputs."""
+    joint = getattr(compiled, "joint", None)
+    return bool(joint.plan.writes or joint.graph.writes) if joint is not None else bool(compiled.ir.writes)
+
+
 @dataclass
 class _BackwardCompiler:
     """Compiles a backward graph when autograd first asks for it. That late there is no eager to go back to: where a
@@ -167,25 +200,6 @@ def needs_autograd(gm: torch.fx.GraphModule) -> bool:
     if not any(modes) and not entry_grad_mode(gm):
         return False
     return any(_requires_grad(node.meta.get("example_value")) for node in gm.graph.nodes)
-
-
-def has_dependent_outputs(gm: torch.fx.GraphModule) -> bool:
-    """Whether a differentiable output is computed from another one.
-
-    The results of one autograd.Function are siblings: a hook on the first, its `retain_grad`, or a gradient of the
-    second with respect to it would find no path between them, which eager has.
-    """
-    (output,) = gm.graph.find_nodes(op="output")
-    outputs = {node for node in output.all_input_nodes if node.op != "placeholder"}
-    derived: set[torch.fx.Node] = set()
-    for node in gm.graph.nodes:
-        if node.op == "output" or not _requires_grad(node.meta.get("example_value")):
-            continue
-        if any(source in outputs or source in derived for source in node.all_input_nodes):
-            if node in outputs:
-                return True
-            derived.add(node)
-    return False
 
 
 def _requires_grad(value: Any) -> bool:

@@ -1,0 +1,184 @@
+"""Cut an FX graph where one of its differentiable outputs is computed from another.
+
+In: a captured graph. Out: its sections, in order; none where it need not be cut.
+
+A compiled pair is one node of autograd's graph, so its results are siblings: between two of them there is no path, where
+eager has one. A hook on the logits, their `retain_grad`, or the gradient of the loss with respect to them would not see
+what it sees in eager. So the graph is cut behind each output that another one is computed from; every section becomes a
+pair of its own, and the later one reads the very tensor that the caller gets.
+
+Sections are runs of the program's own order: mutations and random numbers stay in order. Arithmetic on sizes, which is
+cheap, is repeated in every section that needs it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from .errors import LoweringError
+
+_AUTOCAST = {torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a graph. `inputs` and `outputs` are nodes of the whole graph, in the order of the part's own."""
+
+    gm: fx.GraphModule
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]
+
+    @property
+    def examples(self) -> list[Any]:
+        return [node.meta["example_value"] for node in self.inputs]
+
+
+def sections(gm: fx.GraphModule) -> list[Section]:
+    """See the module's docstring. Raises LoweringError where a cut would stand inside a grad mode or autocast block, or
+    something that is neither a tensor nor a size would cross it."""
+    body = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output") and not _is_repeated(node)]
+    levels = _levels(body)
+    cuts = sorted({_cut_behind(body, node, levels) for node in _read_by_other_outputs(gm)})
+    if not cuts:
+        return []
+    bounds = [0, *cuts, len(body)]
+    parts = [body[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end]
+    if not all(map(_is_tensor, _outputs(gm))):
+        raise LoweringError("an output is computed from another one, and a third one is no tensor")
+    return [_section(gm, part, later=[n for p in parts[i + 1 :] for n in p]) for i, part in enumerate(parts)]
+
+
+def aliased_inputs(section: Section, given: frozenset[fx.Node]) -> bool:
+    """Whether two inputs share memory of which not both were `given` to the graph (for those, the entry has guards)."""
+    seen: dict[int, list[fx.Node]] = {}
+    for node in section.inputs:
+        if isinstance(node.meta["example_value"], torch.Tensor):
+            seen.setdefault(_storage(node), []).append(node)
+    return any(len(group) > 1 and not given.issuperset(group) for group in seen.values())
+
+
+# --- where to cut ---------------------------------------------------------------------------------------------------
+
+
+def _read_by_other_outputs(gm: fx.GraphModule) -> list[fx.Node]:
+    """Differentiable outputs from which another one is computed, other than as a view."""
+    outputs = {node for node in _outputs(gm) if node.op != "placeholder" and _requires_grad(node)}
+    reached: dict[fx.Node, set[fx.Node]] = {}
+    found: dict[fx.Node, None] = {}
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output") or not _requires_grad(node):
+            continue
+        below = set().union(*(reached.get(source, set()) for source in node.all_input_nodes))
+        reached[node] = below | ({node} if node in outputs else set())
+        if node in outputs:
+            found.update(dict.fromkeys(source for source in below if not _share_memory(source, node)))
+    return list(found)
+
+
+def _outputs(gm: fx.GraphModule) -> list[fx.Node]:
+    (output,) = gm.graph.find_nodes(op="output")
+    return list(output.all_input_nodes)
+
+
+def _cut_behind(body: list[fx.Node], node: fx.Node, levels: list[bool]) -> int:
+    """The first position behind a node, and before what reads it, where modes are as at the graph's start and no tuple
+    waits to be taken apart."""
+    place = body.index(node) + 1
+    while True:
+        waits = place < len(body) and body[place].target is operator.getitem and not _is_tensor(body[place].args[0])
+        if levels[place] and not waits:
+            return place
+        if place == len(body) or node in body[place].all_input_nodes:
+            raise LoweringError("an output is computed from another one inside a grad mode or autocast block")
+        place += 1
+
+
+def _levels(body: Sequence[fx.Node]) -> list[bool]:
+    """For each position between nodes, whether grad mode and autocast are as at the start."""
+    modes = [node.args[0] for node in body if node.target is torch._C._set_grad_enabled]
+    start = mode = modes[-1] if modes else None  # a graph that changes the mode ends by setting it back
+    depth, result = 0, [True]
+    for node in body:
+        mode = node.args[0] if node.target is torch._C._set_grad_enabled else mode
+        depth += _AUTOCAST.get(node.target, 0)
+        result.append(mode == start and not depth)
+    return result
+
+
+# --- the parts ------------------------------------------------------------------------------------------------------
+
+
+def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node]) -> Section:
+    graph = fx.Graph()
+    inputs = [node for node in gm.graph.nodes if node in _entering(part)]
+    copies = {node: _placeholder(graph, node) for node in inputs}
+    for node in part:
+        _copy(graph, node, copies)
+    wanted = {source for node in later for source in _needs(node)} | set(_outputs(gm))
+    outputs = [node for node in part if node in wanted]
+    graph.output(tuple(copies[node] for node in outputs))
+    for node in outputs:
+        if not _is_tensor(node):
+            raise LoweringError(f"{node.name}, which is no tensor, would cross from one part of the graph to the next")
+    return Section(fx.GraphModule(gm, graph, "CapturedSection"), tuple(inputs), tuple(outputs))
+
+
+def _entering(part: Sequence[fx.Node]) -> set[fx.Node]:
+    inside = set(part)
+    return {source for node in part for source in _needs(node) if source not in inside}
+
+
+def _needs(node: fx.Node) -> set[fx.Node]:
+    """What a node reads, with repeated nodes replaced by what they read."""
+    found: set[fx.Node] = set()
+    for source in node.all_input_nodes:
+        found |= _needs(source) if _is_repeated(source) else {source}
+    return found
+
+
+def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    made = graph.placeholder(node.name)
+    made.meta = dict(node.meta)
+    if node.op != "placeholder":
+        made.meta["requires_grad"] = _requires_grad(node)
+    return made
+
+
+def _copy(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> fx.Node:
+    for source in node.all_input_nodes:
+        if source not in copies and _is_repeated(source):
+            _copy(graph, source, copies)
+    copies[node] = graph.node_copy(node, copies.__getitem__)
+    return copies[node]
+
+
+# --- what nodes are -------------------------------------------------------------------------------------------------
+
+
+def _is_repeated(node: fx.Node) -> bool:
+    """Sizes and attributes: made again where they are needed."""
+    is_size = node.op == "call_function" and isinstance(node.meta.get("example_value"), (torch.SymInt, int))
+    return node.op == "get_attr" or is_size
+
+
+def _is_tensor(node: Any) -> bool:
+    return isinstance(node, fx.Node) and isinstance(node.meta.get("example_value"), torch.Tensor)
+
+
+def _requires_grad(node: fx.Node) -> bool:
+    value = node.meta.get("example_value")
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return any(isinstance(item, torch.Tensor) and item.requires_grad for item in values)
+
+
+def _storage(node: fx.Node) -> int:
+    return node.meta["example_value"].untyped_storage()._cdata
+
+
+def _share_memory(first: fx.Node, second: fx.Node) -> bool:
+    return _is_tensor(first) and _is_tensor(second) and _storage(first) == _storage(second)
