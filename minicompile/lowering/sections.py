@@ -2,10 +2,10 @@
 
 In: a captured graph. Out: its sections, in order; none where it need not be cut.
 
-A compiled pair is one node of autograd's graph, so its results are siblings: between two of them there is no path, where
-eager has one. A hook on the logits, their `retain_grad`, or the gradient of the loss with respect to them would not see
-what it sees in eager. So the graph is cut behind each output that another one is computed from; every section becomes a
-pair of its own, and the later one reads the very tensor that the caller gets.
+A compiled pair is one node of autograd's graph, so its results are siblings: between two of them there is no path,
+where eager has one. A hook on the logits, their `retain_grad`, or the gradient of the loss with respect to them would
+not see what it sees in eager. So the graph is cut behind each output that another one is computed from; every section
+becomes a pair of its own, and the later one reads the very tensor that the caller gets.
 
 Sections are runs of the program's own order: mutations and random numbers stay in order. Arithmetic on sizes, which is
 cheap, is repeated in every section that needs it."""
