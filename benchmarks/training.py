@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from minicompile.inspect.compare import seconds
 from minicompile.inspect.timing import Timing, interleaved
 
 from . import models
+from .language_models import MODELS
 
 EAGER, INDUCTOR, OURS = "eager", "torch.compile", "minicompile"
 Made = tuple[nn.Module, tuple[Tensor, ...]]
@@ -42,6 +44,21 @@ def _convnet() -> Made:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 10)), (torch.randn(32, 3, 32, 32),)
 
 
+class _Recurrent(nn.Module):
+    """Two layers of an LSTM; the last layer's outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.LSTM(128, 256, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)[0]
+
+
+def _lstm() -> Made:
+    return _Recurrent(), (torch.randn(16, 32, 128),)
+
+
 def _encoder_layer() -> Made:
     layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (torch.randn(8, 64, 256),)
@@ -57,11 +74,13 @@ def _blocks(pre_norm: bool, causal: bool) -> Callable[[], Made]:
 ROWS: dict[str, Callable[[], Made]] = {
     "MLP": _mlp,
     "convnet + batch norm": _convnet,
+    "LSTM": _lstm,
     "TransformerEncoder": _encoder_layer,
     "blocks as in BERT": _blocks(pre_norm=False, causal=False),
     "blocks as in GPT-2": _blocks(pre_norm=True, causal=True),
+    **({f"Hugging Face {name}": make for name, make in MODELS.items()} if find_spec("transformers") else {}),
 }
-"""Name → what makes a module in training mode and its arguments."""
+"""Name → what makes a module in training mode and its arguments; Hugging Face's where transformers is installed."""
 
 
 def step_of(run: Callable[..., Tensor], module: nn.Module, args: tuple[Tensor, ...]) -> Callable[[], None]:
