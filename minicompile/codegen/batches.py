@@ -81,7 +81,8 @@ def _alike(
 
 def _may_join(unit: Unit, kernel: Kernel, is_read: bool) -> bool:
     sizes = [node.tensor.numel for node in unit.stored]
-    if kernel.symbols or kernel.may_fail or not all(isinstance(size, int) and size > 0 for size in sizes):
+    is_static = all(isinstance(size, int) for size in (*sizes, *(axis.size for axis in kernel.axes)))
+    if kernel.may_fail or not is_static or not all(sizes):
         return False
     return not is_read or sum(node.tensor.numel * node.tensor.dtype.itemsize for node in unit.stored) <= LARGE
 
@@ -111,6 +112,7 @@ def signature(kernel: Kernel) -> tuple[Any, ...]:
              tuple((key, _plain(value.attrs[key], places)) for key in sorted(value.attrs)))
             for value in kernel.body
         ),
+        kernel.symbols,
         kernel.in_place,
     )  # fmt: skip
 
@@ -146,7 +148,7 @@ def _joined(members: Sequence[Lowered]) -> Lowered:
             text.axes,
             tuple(nodes[key] for key in order),
             tuple(value for kernel in kernels for value in kernel.body),
-            symbols=(),
+            symbols=text.symbols[: len(kernels[0].symbols)],
             in_place=text.in_place,
             text=text,
             members=kernels,
@@ -166,7 +168,7 @@ def _text_of(kernels: Sequence[Kernel]) -> Kernel:
 
     largest = max(kernel.axes[0].hint for kernel in kernels)
     axis = replace(first.axes[0], size=sympy.Symbol(SIZE, integer=True, positive=True), hint=largest)
-    return replace(first, name=name, axes=(axis,), symbols=(SIZE,))
+    return replace(first, name=name, axes=(axis,), symbols=(*first.symbols, SIZE))
 
 
 # --- the order ------------------------------------------------------------------------------------------------------

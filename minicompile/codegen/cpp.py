@@ -56,17 +56,19 @@ def _print_batch(batch: Batch) -> str:
     large, sizes = sum(elements > LARGE_MEMBER for elements in work), batch.sizes()
     places = ", ".join(f"{{{', '.join(map(str, batch.places[i]))}}}" for i in order)
     lengths = ", ".join(str(sizes[i]) for i in order) if sizes else "0"
+    given = "".join(f"sizes[{k}], " for k in range(len(batch.symbols)))
     count, width = len(order), len(batch.places[0])
     return f"""\
 {print_cpp(batch.text).replace('extern "C" int', "static int")}
-extern "C" int {batch.name}(void **buffers, const int64_t *) {{
+extern "C" int {batch.name}(void **buffers, const int64_t *sizes) {{
   static const int32_t places[{count}][{width}] = {{{places}}};
   static const int64_t lengths[] = {{{lengths}}};
   int failed = 0;
   auto run = [&](int64_t i) {{
     void *own[{width}];
     for (int k = 0; k < {width}; ++k) own[k] = buffers[places[i][k]];
-    const int code = {batch.text.name}(own, lengths + {"i" if sizes else "0"});
+    const int64_t own_sizes[] = {{{given}lengths[{"i" if sizes else "0"}]}};
+    const int code = {batch.text.name}(own, own_sizes);
     if (code) __atomic_store_n(&failed, code, __ATOMIC_RELAXED);
   }};
   for (int64_t i = 0; i < {large}; ++i) run(i);

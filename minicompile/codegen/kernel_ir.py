@@ -156,7 +156,7 @@ class Batch(Kernel):
     """Kernels that one call runs: `text` does each one's work.
 
     Attributes:
-        text: the kernel that is printed; it may have one symbol, the size of its one axis.
+        text: the kernel that is printed; it may have one symbol more than the batch, the size of its one axis.
         members: the kernels, in order.
         places: for each member, which of the batch's buffers are its own.
     """
@@ -166,8 +166,9 @@ class Batch(Kernel):
     places: tuple[tuple[int, ...], ...]
 
     def sizes(self) -> list[int]:
-        """What `text` gets for its symbol, for each member; empty without one."""
-        return [int(member.axes[0].size) for member in self.members] if self.text.symbols else []
+        """What `text` gets for its last symbol, for each member; empty where it has none of its own."""
+        has_own = len(self.text.symbols) > len(self.symbols)
+        return [int(member.axes[0].size) for member in self.members] if has_own else []
 
     def __str__(self) -> str:
         return f"{len(self.members)} times {self.text}"

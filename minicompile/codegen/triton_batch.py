@@ -33,22 +33,19 @@ def print_batch(batch: Batch) -> TritonText:
     shape = _shape(batch)
     work = (_LoopWork if shape.kind == "rows" and not shape.pieces else _Work)(batch.text, shape)
     work.index = "tl.int32" if all(map(fits_int32, batch.members)) else "tl.int64"
-    programs = [_programs(batch, shape, i) for i in range(len(batch.members))]
-    blocks = ", ".join(shape.blocks)
-    arguments = [*(buffer.name for buffer in batch.buffers), *(f"{block}: tl.constexpr" for block in shape.blocks)]
+    programs = [shape.programs({name: size for name in batch.text.symbols[-1:]}) for size in batch.sizes()]
+    programs = programs or [shape.programs({})] * len(batch.members)
+    arguments = [*(buffer.name for buffer in batch.buffers), *batch.symbols]
+    arguments += [f"{block}: tl.constexpr" for block in shape.blocks]
     lines = ["@triton.jit", f"def {batch.name}({', '.join(arguments)}):", "    program = tl.program_id(0)"]
     for i, (end, own) in enumerate(zip(accumulate(programs), programs, strict=True)):
         word = "if" if i == 0 else "elif" if i < len(programs) - 1 else "else"
         lines.append(f"    {word}:" if word == "else" else f"    {word} program < {end}:")
-        tensors = [batch.buffers[place].name for place in batch.places[i]]
-        sizes = [str(size) for size in batch.sizes()[i : i + 1]]
-        lines.append(f"        {batch.text.name}({', '.join([*tensors, *sizes, f'program - {end - own}', blocks])})")
+        given = [*(batch.buffers[place].name for place in batch.places[i]), *batch.symbols]
+        given += [*map(str, batch.sizes()[i : i + 1]), f"program - {end - own}", *shape.blocks]
+        lines.append(f"        {batch.text.name}({', '.join(given)})")
     whole = replace(shape, grid=((sum(programs), 1),))
     return TritonText(batch, "\n".join([work.text().source, "", "", *lines]), whole)
-
-
-def _programs(batch: Batch, shape: Shape, member: int) -> int:
-    return shape.programs(dict(zip(batch.text.symbols, batch.sizes()[member : member + 1], strict=True)))
 
 
 def _shape(batch: Batch) -> Shape:

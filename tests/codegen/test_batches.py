@@ -132,6 +132,21 @@ def test_large_results_stay_beside_those_that_read_them() -> None:
     both(products, [torch.randn(30, 30) for _ in range(3)], kernels=2)
 
 
+def test_a_float_that_varies_is_an_argument_of_all() -> None:
+    @torch.no_grad()
+    def step(tensors, rate):
+        for x in tensors:
+            x -= rate * x.sin()
+
+    compiled_step = minicompile.compile(step, fullgraph=True)
+    for rate in (0.1, 0.2, 0.3):
+        ours, theirs = tensors(), tensors()
+        compiled_step(ours, rate)
+        step(theirs, rate)
+        assert_same(ours, theirs)
+    assert [len(graph.compiled.kernels) for entry in compiled_step.entries for graph in entry.graphs] == [1, 1]
+
+
 def test_empty_tensors_take_no_part() -> None:
     both(scaled, tensors(((0,), (3,), (2, 0), (4,))), kernels=1)
 
