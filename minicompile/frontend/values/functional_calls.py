@@ -1,6 +1,8 @@
 """`torch.func.functional_call`: a module called with other tensors in the place of its parameters and buffers.
 
 In: a call of it. Out: the module's own call, while reading one of its members gives the tensor that stands in for it.
+Where weights are tied or left out, what torch's own function does is traced: it puts the tensors into the module, and
+takes them out again.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from ..breaks import unsupported_call
 from .base import Value
 from .callables import rule
 from .containers import DictValue, SequenceValue
+from .functions import outside_function
 from .nn_module import ModuleValue
 from .tensor import TensorValue
 
@@ -36,15 +39,21 @@ def _functional_call(
     strict: Value | None = None,
 ) -> Value:
     owner = module.realize(tr)
-    if not isinstance(owner, ModuleValue) or strict is not None or tie_weights is not None:
+    if not isinstance(owner, ModuleValue):
         raise unsupported_call(_NAME, "is in a form that cannot be traced")
     given = _given(tr, parameter_and_buffer_dicts.realize(tr))
+    members = _members(owner.obj, given)
+    if members is None or strict is not None or tie_weights is not None:
+        options = {"args": args, "kwargs": kwargs, "tie_weights": tie_weights, "strict": strict}
+        present = {name: value for name, value in options.items() if value is not None}
+        original = outside_function(tr, torch.func.functional_call, tr.anchor(torch.func.functional_call))
+        return original.call(tr, [module, parameter_and_buffer_dicts], present)
     positional = args.realize(tr) if args is not None else SequenceValue(tuple, [])
     is_tuple = isinstance(positional, SequenceValue) and positional.kind is tuple
     values = list(positional.items(tr)) if is_tuple else [positional]
     named = kwargs.realize(tr) if kwargs is not None else None
     keywords = dict(named.entries) if isinstance(named, DictValue) else {}
-    with _in_place_of(tr, _members(owner.obj, given)):
+    with _in_place_of(tr, members):
         return owner.call(tr, values, keywords)
 
 
@@ -62,12 +71,12 @@ def _given(tr: Tracer, value: Value) -> dict[str, Value]:
     return given
 
 
-def _members(module: torch.nn.Module, given: dict[str, Value]) -> dict[tuple[int, str], Value]:
-    """(id of a submodule, name in it) → the tensor for it. Raises Break where weights are tied or left out."""
+def _members(module: torch.nn.Module, given: dict[str, Value]) -> dict[tuple[int, str], Value] | None:
+    """(id of a submodule, name in it) → the tensor for it; None where weights are tied or left out."""
     names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
     own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     if len(set(map(id, own.values()))) < len(own) or not set(names) <= set(given) <= set(own):
-        raise unsupported_call(_NAME, "has tied weights, or not a tensor for every parameter")
+        return None
     result = {}
     for name, value in given.items():
         path, _, member = name.rpartition(".")
