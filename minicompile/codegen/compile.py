@@ -25,6 +25,7 @@ from .batches import batch
 from .compiled import CompiledGraph, KernelInfo
 from .fusion import Unit, fuse
 from .lower_kernel import Lowered, lower_kernel
+from .padded_products import pad_products
 from .prepare import Views, prepare
 from .split_reductions import split_reductions
 from .triton_compat import INTERPRETED
@@ -53,7 +54,7 @@ def compile_ir(
     backend = choose_backend(graph, backend)
     seconds: dict[str, float] = {}
     with _timed(seconds, "fusion"):
-        prepared = prepare(split_reductions(graph) if backend == "triton" else graph)
+        prepared = prepare(pad_products(split_reductions(graph)) if backend == "triton" else graph)
         views = Views()
         plan = fuse(prepared, views)
     with _timed(seconds, "kernels"):

@@ -15,6 +15,7 @@ from ..runtime.launch import load_kernel
 from .cpp import print_cpp, translation_unit
 from .kernel_ir import Kernel
 from .native_text import without_origins
+from .twins import twins
 
 
 def build(
@@ -23,10 +24,11 @@ def build(
     """See the module's docstring. `seconds["native"]` gets the compiler's time; device and tuning are for GPUs."""
     if not kernels:
         return "", [], []
-    texts = [print_cpp(kernel) for kernel in kernels]
+    same = twins(kernels)
+    texts = same.noted([print_cpp(kernel) for kernel in same.distinct], kernels, "//")
     source = translation_unit(texts)
     start = time.perf_counter()
     library = build_shared_object(without_origins(source))
     seconds["native"] = time.perf_counter() - start
-    calls = [load_kernel(library, k.name, len(k.buffers), len(k.symbols)) for k in kernels]
-    return source, texts, calls
+    calls = [load_kernel(library, k.name, len(k.buffers), len(k.symbols)) for k in same.distinct]
+    return source, same.spread(texts), same.spread(calls)

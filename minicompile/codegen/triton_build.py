@@ -22,6 +22,7 @@ from .kernel_ir import Kernel
 from .triton import HEAD, TritonText, print_triton
 from .triton_compat import INTERPRETED
 from .triton_launch import Launcher
+from .twins import twins
 
 _serial = count()
 
@@ -38,7 +39,8 @@ def build(
         tune: block sizes are chosen by timing them on the device.
     """
     start = time.perf_counter()
-    texts = [print_triton(kernel) for kernel in kernels]
+    same = twins(kernels)
+    texts = [print_triton(kernel) for kernel in same.distinct]
     launchers = [Launcher(text, fn) for text, fn in zip(texts, load_functions(texts), strict=True)]
     calls: list[Callable[..., None]] = list(launchers)
     if device is not None and device.type == "cuda" and torch.cuda.is_available():
@@ -49,7 +51,8 @@ def build(
             texts = [launcher.text for launcher in launchers]
         calls = _ready(launchers, device)
     seconds["native"] = time.perf_counter() - start
-    return module_source(texts), [text.source for text in texts], calls
+    sources = same.noted([text.source for text in texts], kernels, "#")
+    return module_source(sources), same.spread(sources), same.spread(calls)
 
 
 def _ready(launchers: Sequence[Launcher], device: torch.device) -> list[Callable[..., None]]:
@@ -60,13 +63,13 @@ def _ready(launchers: Sequence[Launcher], device: torch.device) -> list[Callable
     return [launcher.loaded(device) if launcher.is_static else launcher for launcher in launchers]
 
 
-def module_source(texts: Sequence[TritonText]) -> str:
-    return HEAD + "\n\n" + "\n\n\n".join(text.source for text in texts) + "\n"
+def module_source(sources: Sequence[str]) -> str:
+    return HEAD + "\n\n" + "\n\n\n".join(sources) + "\n"
 
 
 def load_functions(texts: Sequence[TritonText]) -> list[Any]:
     """The `@triton.jit` functions."""
-    source = module_source(texts)
+    source = module_source([text.source for text in texts])
     filename = f"<minicompile triton {next(_serial)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"__name__": "minicompile.codegen.generated"}

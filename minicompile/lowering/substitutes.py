@@ -1,7 +1,8 @@
-"""Torch functions that look at the values of a tensor only to check them, written so that they need not.
+"""Torch functions that are traced better in other words.
 
-In: calls of the torch-level graph. Out: the function to call instead. The check itself stays: as a checked index, which
-makes the kernel refuse its inputs, after which eager raises.
+In: calls of the torch-level graph. Out: the function to call instead. Some look at the values of a tensor only to check
+them: the check stays, as a checked index, which makes the kernel refuse its inputs, after which eager raises. Some
+choose a slow way for layouts that a cheap copy mends.
 """
 
 from __future__ import annotations
@@ -21,5 +22,20 @@ def one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     return (checked.unsqueeze(-1) == classes).to(torch.int64)
 
 
-SUBSTITUTES: dict[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: one_hot}
+def scaled_dot_product_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, *args: Any,
+    **options: Any,
+) -> torch.Tensor:  # fmt: skip
+    """`torch.nn.functional.scaled_dot_product_attention`; on a GPU, a mask that is broadcast along its rows is written
+    out first: no fused kernel of ATen's takes it, and in their place come products in float32."""
+    if attn_mask is not None and attn_mask.device.type == "cuda" and attn_mask.dim() and attn_mask.stride(-1) != 1:
+        attn_mask = attn_mask.contiguous()
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return attention(query, key, value, attn_mask, *args, **options)
+
+
+SUBSTITUTES: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.one_hot: one_hot,
+    torch.nn.functional.scaled_dot_product_attention: scaled_dot_product_attention,
+}
 """Torch function → what tracing calls in its place."""
