@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -196,7 +196,7 @@ def compile(
     backend: str | Callable[..., Any] = "auto",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
-    verify: bool = False,
+    verify: bool | Literal["warn"] = False,
     disable: bool = False,
 ) -> Any:
     """Compile a function, bound method, callable object or nn.Module; a decorator if called without one.
@@ -207,12 +207,15 @@ def compile(
             own sizes and ints, and those that vary become symbols.
         backend: a name of `list_backends()` or a callable `(gm, example_inputs) -> callable`.
         mode, options: see `minicompile.backends`.
-        verify: compare each new graph's first results with eager's; a difference raises VerificationError.
+        verify: compare each new graph's first results with eager's; a difference raises VerificationError, which names
+            the stage at fault and the first node that differs; "warn": a warning, and that graph runs in eager.
         disable: return `fn` as it is.
     Raises:
         TypeError: `fn` is not callable.
-        ValueError: an unknown backend, mode or option; lists the known ones.
+        ValueError: an unknown backend, mode, option or way to verify; lists the known ones.
     """
+    if verify not in (True, False, "warn"):
+        raise ValueError(f'verify is True, False or "warn", not {verify!r}')
     if fn is None:
         how: dict[str, Any] = {"backend": backend, "mode": mode, "options": options, "verify": verify}
         return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, disable=disable, **how)
@@ -234,7 +237,7 @@ def _context_maker(
     backend: Any,
     mode: str | None,
     options: dict[str, Any] | None,
-    verify: bool,
+    verify: bool | Literal["warn"],
 ) -> Callable[[Any], Any]:
     from .backends import resolve
 
@@ -246,7 +249,8 @@ def _context_maker(
         from .frontend.verify import verified
 
         is_dynamic = dynamic if dynamic is not None else config.dynamic
-        checked = verified(backend_fn) if verify or config.verify else backend_fn
+        warn = verify == "warn" and not config.verify
+        checked = verified(backend_fn, warn=warn) if verify or config.verify else backend_fn
         return make_context(fn, checked, dynamic=is_dynamic, fullgraph=fullgraph)
 
     return make

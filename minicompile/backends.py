@@ -153,10 +153,26 @@ def compile_or_fall_back(
     except LoweringError as error:
         return EagerGraph(gm, str(error))
     except (BackendError, CompilerMissing) as error:
+        if isinstance(error, BackendError) and config.debug_dir is not None:
+            error = _with_reproducer(error, gm, example_inputs)
         if strict or config.strict:
-            raise
+            raise error from error.__cause__
         _warn_once(f"minicompile: {error}\nThe graph runs in eager mode.")
         return EagerGraph(gm, str(error))
+
+
+def _with_reproducer(
+    error: BackendError, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
+) -> BackendError:
+    """The same error, with the path of a script that shows it."""
+    from .config import config
+    from .inspect.debug import write_repro
+
+    assert config.debug_dir is not None
+    path = write_repro(config.debug_dir, gm, example_inputs, error.stage, error.original)
+    found = BackendError(error.stage, error.original, path)
+    found.__cause__ = error.__cause__
+    return found
 
 
 _warned: set[str] = set()

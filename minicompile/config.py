@@ -65,6 +65,11 @@ OPTIONS: dict[str, Option] = {
     "exact_rounding": Option(
         _constant(False), (bool,), "round bf16 and fp16 after every operation, as eager does, not only at stores"
     ),
+    "exact": Option(
+        _constant(False), (bool,),
+        "eager's numbers to the last bit, as far as they can be had: kernels compute only what is rounded in one way, "
+        "ATen the rest; see docs/exact.md for what that cannot promise",
+    ),
     "cache_dir": Option(
         _constant(None), (Path, _NONE), "kernel folder; None: $MINICOMPILE_CACHE_DIR or the user's cache folder"
     ),
@@ -84,6 +89,7 @@ class Config:
     verify: bool
     entry_cache: bool
     exact_rounding: bool
+    exact: bool
     cache_dir: Path | None
     debug_dir: Path | None
 

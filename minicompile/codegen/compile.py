@@ -58,7 +58,7 @@ def compile_ir(
         views = Views()
         plan = fuse(prepared, views)
     with _timed(seconds, "kernels"):
-        exact = bool({"exact_rounding": config.exact_rounding, **(options or {})}["exact_rounding"])
+        exact = bool({"exact_rounding": config.exact_rounding or config.exact, **(options or {})}["exact_rounding"])
         lowered = lower_units(plan.units, prepared, exact)
         _mark_in_place(lowered, prepared, views)
         batched = batch(plan, lowered, AT_MOST_BUFFERS[backend])

@@ -1,7 +1,7 @@
 """What the logs say of a new entry.
 
-In: an entry. Out: log records on `minicompile.graph`, `fx`, `breaks`, `guards`, `output_code` and `perf`, built only
-for subjects that are on.
+In: an entry. Out: files in the debug folder; log records on `minicompile.graph`, `fx`, `breaks`, `guards`,
+`output_code` and `perf`, built only for subjects that are on.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import logs
+from ..config import config
 
 if TYPE_CHECKING:
     from .segments import Entry
@@ -17,7 +18,11 @@ _GRAPH, _FX, _BREAKS, _GUARDS, _CODE, _PERF = map(logs.get, ("graph", "fx", "bre
 
 
 def log_entry(entry: Entry) -> None:
-    """Say what was compiled, under the subjects that are on."""
+    """Say what was compiled, under the subjects that are on; write it into the debug folder, if there is one."""
+    if config.debug_dir is not None:
+        from ..inspect.debug import write_entry
+
+        write_entry(config.debug_dir, entry)
     for graph in entry.graphs:
         if _GRAPH.on:
             _GRAPH("captured from %s:\n%s", entry.name, graph_text(graph.gm))

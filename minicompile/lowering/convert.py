@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..config import config
 from ..ir.graph import BufferView, Graph, GraphBuilder, InputView, Node
 from ..ir.ops import VIEWS
 from ..ir.symbols import is_static, same_dim, to_dim, to_dims
@@ -24,6 +25,7 @@ from ..torch_compat import symbol_hint
 from .decompose import decompose
 from .emit import KERNEL_DTYPES, Emitter, same_shape, scalar_as
 from .errors import LoweringError, NotConvertible
+from .exact import may_compute
 from .extern import emit_extern, has_effect
 from .rules import RULES
 from .trace import Call, InputAlias, SharedValue, Trace
@@ -101,6 +103,8 @@ class Converter(Emitter):
         rule = RULES.get(call.func)
         if rule is None:
             raise NotConvertible(f"no rule for {call.func}")
+        if config.exact and not may_compute(call):
+            raise NotConvertible(f"{call.func} is ATen's, for its very bits")
         self.outs = [type_of(fake) if isinstance(fake, torch.Tensor) else None for fake in call.results]
         self._check_kernel_can(call)
         empty = self._empty_result()

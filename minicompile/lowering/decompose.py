@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..config import config
 from .emit import KERNEL_DTYPES
 from .errors import NotConvertible
 from .extern import has_effect, is_view
@@ -39,7 +40,7 @@ def _table() -> dict[Any, Any]:
 
 def decompose(c: Converter, call: Call) -> bool:
     """Convert the call through its decomposition and bind its results. False: nothing was changed."""
-    if call.func in RULES or has_effect(call.func) or is_view(call.func):
+    if config.exact or call.func in RULES or has_effect(call.func) or is_view(call.func):
         return False
     if not _kernel_dtypes(call) or call.func not in _table() or call.func._schema.name in _KEPT:
         return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..config import config
 from ..ir.graph import Graph
 from ..ir.verifier import verify
 from . import addmm, algebra, attention, cse, dce, fold, gathers
@@ -28,6 +29,9 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
 }
 """Name → pass, in the order in which they run."""
 
+EXACT = ("dce", "cse")
+"""The passes that change no operation: all that run under `config.exact`."""
+
 _MAX_ROUNDS = 4
 
 
@@ -44,8 +48,9 @@ def run(graph: Graph, names: Sequence[str] | None = None, history: list[tuple[st
     verify(graph)
     if names is not None:
         return _round(graph, names, history)
+    names = [*(EXACT if config.exact else PASSES), "dce"]
     for _ in range(_MAX_ROUNDS):
-        new = _round(graph, [*PASSES, "dce"], history)
+        new = _round(graph, names, history)
         if new.nodes == graph.nodes:
             return new
         graph = new
