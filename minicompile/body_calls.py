@@ -6,6 +6,7 @@ body reads from around it. Out: a flat tuple. Torch-level code: graphs that call
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -92,9 +93,15 @@ def custom_gradient(forward: Body, backward: Body, counts: dict[str, Any], *inpu
     `counts`: how many of the inputs are for `forward`, its arguments first (the rest are for backward); how many
     `results` it returns, before what it keeps for backward; which results are `constant`, which of what is kept is
     `checked` for changes; in what `order` backward takes, after the cotangents, what is kept and the other inputs; and
-    which of its results is the gradient of each argument (`gradients`; None for none).
+    which of its results is the gradient of each argument (`gradients`; None for none). `name`: the class's.
     """
-    return _CustomGradient.apply(forward, backward, counts, *inputs)
+    return _named(counts["name"]).apply(forward, backward, counts, *inputs)
+
+
+@functools.cache
+def _named(name: str) -> type[_CustomGradient]:
+    """The function under the user's name: `grad_fn` and autograd's messages tell it."""
+    return type(name, (_CustomGradient,), {})
 
 
 class _CustomGradient(torch.autograd.Function):

@@ -75,12 +75,6 @@ def set_logs(**subjects: bool) -> None:
     _set_handler(any(Log(name).on for name in NAMES))
 
 
-def reset_logs() -> None:
-    """Everything off, but what the environment asks for."""
-    set_logs(all=False)
-    set_from_environment()
-
-
 def set_from_environment() -> None:
     """Apply `MINICOMPILE_LOGS`. An unknown subject there is a warning: a misspelt variable must not stop a program."""
     asked = [name.strip() for name in os.environ.get(ENVIRONMENT_VARIABLE, "").split(",") if name.strip()]

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from . import hook
+
 
 class Body:
     """A graph under construction. `what` it is, for messages; `step`: the root instruction that it belongs to.
@@ -70,13 +72,20 @@ class Body:
     def close(self, outputs: list[fx.Node]) -> fx.GraphModule:
         """The module: from its arguments, in the order in which they were made, to a tuple."""
         self.graph.output(tuple(outputs))
-        return fx.GraphModule(self.modules, self.graph, "Body")
+        return module_of(self, "Body")
 
     def hold(self, module: fx.GraphModule) -> str:
         """Keep the module of an inner body; its name here."""
         name = f"body_{len(self.modules)}"
         self.modules[name] = module
         return name
+
+
+def module_of(body: Body, name: str) -> fx.GraphModule:
+    """The module of a graph that is complete. Where it runs as it stands, it is not for compiling once more."""
+    module = fx.GraphModule(body.modules, body.graph, name)
+    hook.skip(module.forward.__code__)
+    return module
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -21,7 +21,7 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
-from .bodies import Body, version_of
+from .bodies import Body, module_of, version_of
 from .breaks import Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .sources import ModuleMemberSource, Source
 from .values.base import NotConstant, Value
@@ -447,7 +447,7 @@ class GraphBuilder:
         symbols = self._bind_symbols(tr) if self.shapes is not None else {}
         self.graph.output(tuple(outputs))
         placeholders = self._in_order(symbols)
-        gm = fx.GraphModule(self.bodies[0].modules, self.graph, "CapturedGraph")
+        gm = module_of(self.bodies[0], "CapturedGraph")
         return gm, GraphArguments(
             [source for _, source, _ in placeholders], [example for _, _, example in placeholders]
         )

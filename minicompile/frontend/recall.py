@@ -6,8 +6,8 @@ decide at its first call as at any other: where one fails, the frame is traced.
 
 What the guards cannot say is in the key: the versions and options (`runtime.identity`), torch's global state, the code,
 and what kind of values the arguments are. What they say about objects of the program goes by name and fingerprint.
-Not stored: entries with symbolic sizes, with a graph break, with gradients, of other backends, or with anything that
-`portable` has no name for.
+Not stored: entries that took the user's word about a function (`directives`), or with symbolic sizes, with a graph
+break, with gradients, of other backends, or with anything that `portable` has no name for.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> st
     identity = getattr(segment.ctx.backend, "identity", None)
     if not config.entry_cache or identity is None or segment.ctx.dynamic or segment.open:
         return None
-    if allowed_in_graph or constant_results or function_modes() or config.debug_dir or config.verify:
+    if function_modes() or config.debug_dir or config.verify:
         return None
     if any(getattr(value, "_minicompile_dynamic", None) for value in slots if isinstance(value, torch.Tensor)):
         return None
     try:
         parts = [
-            environment(), repr(identity), _options(), _torch_state(), code_digest(segment.code),
+            environment(), repr(identity), _options(), _torch_state(), _directives(), code_digest(segment.code),
             repr((segment.index, segment.layout)), *map(_facts, slots), *map(_cell_facts, func.__closure__ or ()),
         ]  # fmt: skip
     except Exception as error:  # an argument that does not like to be looked at
@@ -196,6 +196,12 @@ def _options() -> str:
     options = config.as_dict()
     options.pop("cache_dir")
     return repr(sorted(options.items()))
+
+
+def _directives() -> str:
+    """Names of the functions that the program has a word to say about; entries that follow it are not stored."""
+    named = (sorted(f"{fn.__module__}.{fn.__qualname__}" for fn in fns) for fns in (allowed_in_graph, constant_results))
+    return repr(list(named))
 
 
 def _torch_state() -> str:

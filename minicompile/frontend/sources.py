@@ -487,19 +487,6 @@ class ContentsSource(Source):
         return self.base.path()
 
 
-@_source
-class TypeSource(Source):
-    """The class of the value in `base`."""
-
-    base: Source
-
-    def expr_over(self, base: str) -> str:
-        return f"__type__({base})"
-
-    def path(self) -> str:
-        return f"type({self.base.path()})"
-
-
 # ---- numbers read off a tensor (or its length): what size symbols stand for ----
 
 
@@ -551,19 +538,6 @@ class StorageOffsetSource(Source):
 
     def describe(self) -> str:
         return f"{self.base.describe()}: storage offset"
-
-
-@_source
-class LengthSource(Source):
-    """`len()` of the container in `base`."""
-
-    base: Source
-
-    def expr_over(self, base: str) -> str:
-        return f"__len__({base})"
-
-    def path(self) -> str:
-        return f"len({self.base.path()})"
 
 
 @_source

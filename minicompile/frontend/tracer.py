@@ -61,6 +61,8 @@ class Tracer:
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
         self.is_called_in_handler = sys.exc_info()[1] is not None
         self.open_autocasts: list[AutocastExitValue] = []
+        self.took_the_users_word = False
+        """Whether a function was used as `allow_in_graph` or `assume_constant_result` say."""
         self.stand_ins: dict[tuple[int, str], Value] = {}
         """Members of modules (id of the module, name) for which torch.func.functional_call has put in others."""
         self._fixed: list[tuple[str, set[int]]] = []

@@ -216,8 +216,8 @@ class Attempt:
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
         graphs = [record] if record else []
-        is_whole = not (way.next or way.line or way.tail or way.raising) and tr.graph.shapes is None
-        kept = parts if is_whole else None
+        is_whole = not (way.next or way.line or way.tail or way.raising)
+        kept = parts if is_whole and tr.graph.shapes is None and not tr.took_the_users_word else None
         entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
         entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
         return entry

@@ -129,7 +129,65 @@ class Doubling(Function):
         return g * 2
 
 
+class Pair(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, a, b):
+        return a * 2 + b * 3 + 1
+
+
+class Largest(Function):
+    @staticmethod
+    def forward(ctx, x):
+        values, places = x.max(1)
+        ctx.mark_non_differentiable(places)
+        ctx.places, ctx.shape = places, x.shape
+        return values, places
+
+    @staticmethod
+    def backward(ctx, g, _):
+        return torch.zeros(ctx.shape).scatter(1, ctx.places[:, None], g[:, None])
+
+
+class Row(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x[0]
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.stack([g, g * 0])
+
+
+class Counting(Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Counting.calls += 1
+        ctx.calls = Counting.calls
+        return x * ctx.calls
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.calls
+
+
+def _counted(x):
+    Counting.calls = 0
+    return Counting.apply(x) + Counting.apply(x)
+
+
 for _name, _args, _fn in [
+    ("an_unused_result", (R,), lambda x: Pair.apply(x)[1]),
+    ("indices", (R,), lambda x: Largest.apply(x)),
+    ("a_view", (R,), lambda x: Row.apply(x) * 2),
+    ("counted", (R,), _counted),
+    ("as_a_function", (R,), lambda x: list(map(Square.apply, [x]))[0]),
+    ("a_view_of_a_checkpoint", (R,), lambda x: checkpoint(lambda t: t.sin(), x, use_reentrant=False).view(-1).mul_(2)),
     ("one", (R,), lambda x: Square.apply(x) + 1),
     ("one_in_another", (R,), lambda x: Square.apply(Square.apply(x * 2)) + x),
     ("attributes", (R,), lambda x: Reverse.apply(x * 2, 0.5)),
@@ -215,6 +273,76 @@ def test_effects_are_eagers(fn: Any, capsys: Any) -> None:
         logged.append(list(LOG))
     assert printed[0][0] == printed[1][0] and logged[0] == logged[1]
     torch.testing.assert_close(printed[1][1:], printed[0][1:])
+
+
+class Keeping(Function):
+    @staticmethod
+    def forward(ctx, x, weights):
+        ctx.weights = weights
+        return x * weights[0]
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * sum(ctx.weights), None
+
+
+def _keeps_a_list(x: Any) -> Any:
+    weights = [2.0]
+    out = Keeping.apply(x, weights)
+    weights.append(5.0)
+    return out
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * len(LOG)
+
+
+def test_what_backward_sees_is_of_its_time() -> None:
+    """A list on ctx, or a global, that changes before backward runs."""
+    for fn in (_keeps_a_list, Scaled.apply):
+        gradients = []
+        for call in (fn, minicompile.compile(fn, backend="eager")):
+            x = X.clone().requires_grad_()
+            LOG.clear()
+            out = call(x)
+            LOG.extend([1, 2, 3])
+            out.sum().backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_messages_name_the_users_class() -> None:
+    class Narrow(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g[:1]
+
+    out = minicompile.compile(lambda x: Narrow.apply(x), backend="eager", fullgraph=True)(R)
+    with pytest.raises(RuntimeError, match="NarrowBackward returned an invalid gradient"):
+        out.sum().backward()
+
+
+def test_a_gradient_of_a_gradient() -> None:
+    def f(x: Any) -> Any:
+        (g,) = torch.autograd.grad(Square.apply(x).pow(2).sum(), x, create_graph=True)
+        return g.pow(2).sum()
+
+    found = []
+    for call in (f, minicompile.compile(f)):
+        x = X.clone().requires_grad_()
+        call(x).backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0])
 
 
 def test_what_is_checkpointed_is_not_kept() -> None:

@@ -363,3 +363,9 @@ def test_another_process_imports_no_compiler():
     for expected in ("0 True True", "1 False False"):
         run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
         assert run.stdout.strip() == expected
+
+
+def test_an_entry_that_took_the_users_word_is_not_stored():
+    source = PROGRAM + "\nimport minicompile\nminicompile.allow_in_graph(helper)\n"
+    x = torch.randn(3, 4)
+    assert not recalls(load(source).f, x) and not recalls(load(source).f, x)

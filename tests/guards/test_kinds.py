@@ -11,6 +11,7 @@ import torch
 from minicompile.frontend.sources import (
     AttrSource,
     BuiltinSource,
+    ConstSource,
     FreeCellSource,
     FunctionClosureSource,
     FunctionDefaultSource,
@@ -19,7 +20,6 @@ from minicompile.frontend.sources import (
     ItemSource,
     LocalSource,
     ModuleMemberSource,
-    TypeSource,
 )
 from minicompile.guards import GuardSet, build_check
 from minicompile.guards.kinds import (
@@ -185,10 +185,11 @@ def test_method_patched_on_the_class_after_compiling():
             return 1
 
     original = Local.method
-    checked = Checked(TypeGuard.of(X, Local()), IdentityGuard.of(AttrSource(TypeSource(X), "method"), Local.method))
+    method = AttrSource(ConstSource(Local, "__Local"), "method")
+    checked = Checked(TypeGuard.of(X, Local()), IdentityGuard.of(method, Local.method))
     assert_hit(checked, Local())
     Local.method = lambda self: 2
-    assert_miss(checked, (Local(),), "type(x).method is another object")
+    assert_miss(checked, (Local(),), "Local.method is another object")
     Local.method = original
     assert_hit(checked, Local())
 

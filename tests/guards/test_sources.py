@@ -20,14 +20,12 @@ from minicompile.frontend.sources import (
     GlobalsSource,
     InstanceDictSource,
     ItemSource,
-    LengthSource,
     LocalSource,
     ModuleMemberSource,
     SizeSource,
     StackSource,
     StorageOffsetSource,
     StrideSource,
-    TypeSource,
 )
 from minicompile.guards import FrameValues
 
@@ -78,8 +76,6 @@ CASES = [
     (ItemSource(ItemSource(InstanceDictSource(SELF, "table"), "a"), 1), 20, "self.table['a'][1]", "self_table_a_1"),
     (ItemSource(AttrSource(SELF, "table"), ConstSource(3, "__three")), "three", "self.table[__three]", None),
     (DictKeySource(AttrSource(SELF, "table"), 1), 3, "key 1 of self.table", None),
-    (TypeSource(SELF), Net, "type(self)", "type_self"),
-    (LengthSource(AttrSource(SELF, "table")), 2, "len(self.table)", None),
     (SizeSource(X, 1), 4, "argument x: size of dimension 1", "x_shape_1"),
     (StrideSource(X, 0), 6, "argument x: stride of dimension 0", "x_stride_0"),
     (StorageOffsetSource(X), 2, "argument x: storage offset", "x_storage_offset"),
@@ -116,10 +112,10 @@ def test_a_keyword_is_no_name():
 
 
 def test_names_of_arguments_do_not_hide_helpers():
-    source = LengthSource(TypeSource(LocalSource("len")))
-    values = FrameValues(FUNCTION, {"len": NET, "type": 3})
-    assert values.value(TypeSource(LocalSource("len"))) is Net
-    assert source.expr() == "__len__(__type__(len))"
+    source = AttrSource(LocalSource("getattr"), "class")
+    values = FrameValues(FUNCTION, {"getattr": NET})
+    assert values.value(LocalSource("getattr")) is NET
+    assert source.expr() == "__getattr__(getattr, 'class')"
 
 
 def test_a_key_without_literal_text_needs_a_source():

@@ -203,12 +203,3 @@ def fail(error: BaseException, *, is_exact: bool = False) -> NoReturn:
     from ..breaks import UserError
 
     raise UserError(error, is_exact=is_exact) from error
-
-
-def is_constant_value(value: Value, tr: Tracer) -> bool:
-    """Whether `const` would succeed."""
-    try:
-        value.const(tr)
-    except NotConstant:
-        return False
-    return True

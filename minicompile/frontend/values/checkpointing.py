@@ -51,7 +51,8 @@ def _checkpoint(
 def _with_body(tr: Tracer, function: Value, values: list[Value], kwargs: Kwargs, options: dict[str, bool]) -> Value:
     graph, inputs = tr.graph, [value for value in values if isinstance(value, TensorValue)]
     what = f"the function of {_NAME}()"
-    with graph.body(what, tr.root_step, is_checkpoint=True) as body, tr.unchanged(what, reachable([function, *values])):
+    fixed = set(map(id, reachable([function, *values])))
+    with graph.body(what, tr.root_step, is_checkpoint=True) as body, tr.unchanged(what, fixed):
         for value in inputs:
             graph.local(value.node)
         result = function.realize(tr).call(tr, values, kwargs).realize(tr)
@@ -65,8 +66,8 @@ def _with_body(tr: Tracer, function: Value, values: list[Value], kwargs: Kwargs,
     return trees.unflatten(trees.with_tensors(leaves, graph.results(tr, node, made)), spec)
 
 
-def reachable(values: list[Value]) -> set[int]:
-    """The ids of the values that a function can get hold of through its closure and arguments."""
+def reachable(values: list[Value]) -> list[Value]:
+    """The values that a function can get hold of through its closure and arguments."""
     seen: dict[int, Value] = {}
     todo = list(values)
     while todo:
@@ -78,7 +79,7 @@ def reachable(values: list[Value]) -> set[int]:
         if id(value) not in seen:
             seen[id(value)] = value
             todo += _parts(value)
-    return set(seen)
+    return list(seen.values())
 
 
 def _parts(value: Value) -> list[Value]:

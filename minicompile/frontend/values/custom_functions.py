@@ -17,16 +17,19 @@ import torch
 from torch import fx
 
 from ... import body_calls
+from ...guards import kinds
 from ..breaks import Restart, unsupported, unsupported_call
 from ..skip import is_torch_file
-from ..sources import AttrSource
+from ..sources import AttrSource, FunctionDefaultSource
 from .base import Args, Value, fail
 from .callables import rule
+from .checkpointing import reachable
 from .classes import ClassValue
 from .constant import ConstantValue
-from .containers import SequenceValue
+from .containers import DictValue, SequenceValue, SetValue
+from .deques import DequeValue
 from .functions import FunctionValue
-from .objects import static_lookup
+from .objects import ObjectValue, static_lookup
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -35,13 +38,17 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 _Function = torch.autograd.Function
+_STATE = (kinds.ConstantGuard, kinds.LengthGuard, kinds.KeysGuard, kinds.KeyPresenceGuard)
+"""Guards on numbers, texts and containers of the program."""
 
 
 class ContextValue(Value):
     """The `ctx` of forward and backward."""
 
-    def __init__(self, what: str, step: int, needs: list[bool]) -> None:
+    def __init__(self, what: str, step: int, needs: list[bool], around: set[int]) -> None:
         self.what = what
+        self.around = around
+        """The ids of the values that the rest of the program can get hold of."""
         self.step = step
         self.needs = needs
         self.saved: list[Value] = []
@@ -73,11 +80,18 @@ class ContextValue(Value):
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             raise self.cannot(f"setting attribute {name!r}")
+        if any(_may_change(part) and (part.source or id(part) in self.around) for part in reachable([value])):
+            raise self.cannot(f"keeping {value.realize(tr).describe()}, which may change until backward runs, as part")
         self.attributes[name] = value
         tr.changed()
 
     def build(self, glue: Glue) -> str:
         raise Restart(self.step, unsupported(f"{self.describe().capitalize()} is used outside of it."))
+
+
+def _may_change(value: Value) -> bool:
+    is_list = isinstance(value, SequenceValue) and value.mutable
+    return is_list or isinstance(value, (DictValue, SetValue, ObjectValue, DequeValue))
 
 
 class _ContextMethod(Value):
@@ -129,7 +143,7 @@ def _apply(tr: Tracer, cls: Value, *args: Value) -> Value:
         raise unsupported_call(what, "stands inside a transform of torch.func, which has rules of its own for it")
     values = [arg.realize(tr) for arg in args]
     needs = [isinstance(value, TensorValue) and value.fake.requires_grad for value in values]
-    ctx = ContextValue(what, tr.root_step, needs)
+    ctx = ContextValue(what, tr.root_step, needs, set(map(id, reachable(values))))
     call = _Call(tr, owner, what, ctx, values)
     return call.with_gradients() if torch.is_grad_enabled() and any(needs) else call.plain()
 
@@ -227,6 +241,7 @@ class _Call:
         around = [node for node in inside if node.graph is not forward.graph]
         saved = {forward.lifted.get(v.node, v.node) for v in self.ctx.saved if isinstance(v, TensorValue)}
         counts = {
+            "name": self.cls.cls.__name__,
             "forward": len(forward.lifted),
             "results": len(outputs),
             "constant": [i for i, tensor in enumerate(tensors) if any(tensor is c for c in self.ctx.constant)],
@@ -244,11 +259,13 @@ class _Call:
         tr, graph = self.tr, self.tr.graph
         what = f"backward() of {self.what}"
         with graph.body(what, tr.root_step, sees=forward.graph) as body, _gradients_off():
-            effects = len(tr.journal)
+            effects, guards = len(tr.journal), set(tr.guards)
             cotangents = [_cotangent(body, part) for part in parts]
             result = self._static("backward").call(tr, [self.ctx, *cotangents], {}).realize(tr)
             if len(tr.journal) != effects:
                 raise unsupported_call(self.what, "has a backward() that changes objects of the program")
+            if any(map(_reads_state, set(tr.guards) - guards)):
+                raise unsupported_call(self.what, "has a backward() that reads what may change until it runs")
             found = self._results(result)
             places = self._places(found)
             outputs = [graph.local(value.node) for value in found if isinstance(value, TensorValue)]
@@ -269,6 +286,10 @@ class _Call:
             for place, arg in enumerate(self.args)
             if isinstance(arg, TensorValue)
         ]
+
+
+def _reads_state(guard: kinds.Guard) -> bool:
+    return isinstance(guard, _STATE) and not isinstance(guard.source, FunctionDefaultSource)
 
 
 @dataclass
