@@ -129,7 +129,7 @@ class _Prepare:
             return node
         base, view = self.views.of(node)
         if base.op in CREATION or not _has_strides(node, view):
-            return self._copy(node, layout(node.tensor))
+            return self._copy(node, node.tensor.strides)
         return node
 
     def _strided(self, node: Node) -> Node:

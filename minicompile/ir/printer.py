@@ -22,7 +22,7 @@ import torch
 
 from .graph import BufferView, Graph, InputView, Node, Origin, nodes_in
 from .ops import POINTWISE, REDUCTIONS, SCANS, VIEWS, is_pointwise
-from .symbols import dim_text, dims_text, same_dim
+from .symbols import dim_text, dims_text, is_static, same_dim
 from .types import SizeType, TensorType, contiguous_strides
 
 _WIDTH = 96
@@ -238,9 +238,9 @@ class _Printer:
         if step < 0:
             length = dim_text(node.tensor.shape[dim])
             return f"ops.backwards({_bare(self._ref(node.args[0]))}, {dim}, {dim_text(start)}, {length}, {step})"
-        stop = start + node.tensor.shape[dim] * step
-        if not isinstance(stop, int) or stop > node.args[0].tensor.shape[dim]:
-            stop = start + (node.tensor.shape[dim] - 1) * step + 1
+        stop, size = start + node.tensor.shape[dim] * step, node.args[0].tensor.shape[dim]
+        if is_static(stop) and is_static(size):
+            stop = min(stop, size)
         part = f"{dim_text(start)}:{dim_text(stop)}" + (f":{step}" if step != 1 else "")
         return f"{self._ref(node.args[0])}[{':, ' * dim}{part}]"
 

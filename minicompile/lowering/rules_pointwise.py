@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
+from ..ir.symbols import same_dim
 from ..ir.types import dtype_kind
 from .emit import opmath, scalar_as
 from .errors import NotConvertible
@@ -151,14 +152,35 @@ def rsub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
     return _in_opmath(c, lambda a, b: c.sub(b, _scaled(c, a, alpha)), x, y)
 
 
+def _is_number(c: Any, y: Any) -> bool:
+    """Whether eager's half-precision products and quotients on a CPU take the second operand as a float32 number,
+    converted from its own dtype and not rounded (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp)."""
+    if opmath(c.out.dtype) is c.out.dtype or c.out.device.type != "cpu":
+        return False
+    return not isinstance(y, Node) or same_dim(y.tensor.numel, 1)
+
+
+def _with_number(c: Any, function: Any, x: Any, y: Any) -> Node:
+    """Half precision with a number: computed in float32, rounded once."""
+    wide = opmath(c.out.dtype)
+    result = function(c.cast(c.cast(x, c.out.dtype), wide), c.cast(y, wide) if isinstance(y, Node) else y)
+    return c.cast(result, c.out.dtype)
+
+
+def _product_or_quotient(c: Any, function: Any, x: Any, y: Any) -> Node:
+    if isinstance(x, Node) and isinstance(y, Node) and y.tensor.dtype is not c.out.dtype and _is_number(c, y):
+        return _with_number(c, function, x, y)
+    return function(*c.promote(c.out.dtype, x, y))
+
+
 @rule("mul.Tensor", "mul.Scalar")
 def mul(c: Any, x: Any, y: Any) -> Node:
-    return c.mul(*c.promote(c.out.dtype, x, y))
+    return _product_or_quotient(c, c.mul, x, y)
 
 
 @rule("div.Tensor", "div.Scalar")
 def div(c: Any, x: Any, y: Any) -> Node:
-    return c.div(*c.promote(c.out.dtype, x, y))
+    return _product_or_quotient(c, c.div, x, y)
 
 
 def _safe_divisor(c: Any, y: Any) -> None:
@@ -172,13 +194,31 @@ def div_mode(c: Any, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
     if rounding_mode is None:
         return div(c, x, y)
     _safe_divisor(c, y)
+    if isinstance(x, Node) and _is_number(c, y):
+        return _with_number(c, c.floor_divide if rounding_mode == "floor" else c.trunc_divide, x, y)
     x, y = c.promote(c.out.dtype, x, y)
-    if rounding_mode == "floor":
-        return c.floor_divide(x, y)
     if opmath(c.out.dtype) is c.out.dtype:
-        return c.trunc_divide(x, y)
-    quotient = c.div(*c.promote(opmath(c.out.dtype), x, y))
-    return c.trunc(c.cast(quotient, c.out.dtype))  # eager rounds the quotient to half precision before it truncates
+        return c.floor_divide(x, y) if rounding_mode == "floor" else c.trunc_divide(x, y)
+    x, y = c.promote(opmath(c.out.dtype), x, y)
+    if rounding_mode == "floor":
+        return c.cast(_floor_in_steps(c, x, y), c.out.dtype)
+    return c.trunc(c.cast(c.div(x, y), c.out.dtype))  # eager rounds the quotient to half precision before it truncates
+
+
+def _floor_in_steps(c: Any, x: Any, y: Any) -> Node:
+    """Eager's floor division of half-precision tensors, which rounds every step (c10/util/generic_math.h)."""
+
+    def rounded(node: Node) -> Node:
+        return c.cast(c.cast(node, c.out.dtype), opmath(c.out.dtype))
+
+    rest = c.fmod(x, y)
+    quotient = rounded(c.div(rounded(c.sub(x, rest)), y))
+    other_sign = c.logical_and(c.ne(rest, 0), c.logical_xor(c.lt(y, 0), c.lt(rest, 0)))
+    quotient = c.where(other_sign, rounded(c.sub(quotient, 1)), quotient)
+    floor = c.floor(quotient)
+    floor = c.where(c.gt(rounded(c.sub(quotient, floor)), 0.5), rounded(c.add(floor, 1)), floor)
+    plain = rounded(c.div(x, y))
+    return c.where(c.eq(y, 0), plain, c.where(c.eq(quotient, 0), c.copysign(0.0, plain), floor))
 
 
 @rule("floor_divide")

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from ..ir.graph import Node
 from ..ir.symbols import dims_product, is_static
 from ..ir.types import dtype_kind
+from .emit import opmath
 from .errors import NotConvertible
 from .rules import rule
 from .rules_pointwise import as_bool
@@ -128,8 +131,14 @@ def _variance(c: Any, x: Node, dim: Any, correction: Any, keepdim: bool) -> tupl
     if dtype_kind(x.tensor.dtype) != "f":
         raise NotConvertible("the variance of integers")
     dims = dims_of(x, dim)
-    variance, mean_node = variance_of(c, c.upcast(x), dims, 1 if correction is None else correction)
+    variance, mean_node = variance_of(c, c.cast(x, _welford_dtype(x)), dims, 1 if correction is None else correction)
     return _finish(c, variance, dims, keepdim), _finish(c, mean_node, dims, keepdim)
+
+
+def _welford_dtype(x: Node) -> Any:
+    """In which eager accumulates (std_var_kernel): on a CPU the squares of large float32 numbers stay finite."""
+    on_cpu = x.tensor.device.type == "cpu"
+    return torch.float64 if x.tensor.dtype is torch.float32 and on_cpu else opmath(x.tensor.dtype)
 
 
 @rule("var.correction")

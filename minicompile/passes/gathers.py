@@ -37,7 +37,9 @@ def run(graph: Graph) -> Graph:
         sunk = _sunk(new, new.args[0])
         if sunk is None:
             return new
-        return Node("where", (new.args[-1], sunk, 0), {}, new.tensor, new.origin) if new.attrs["masked"] else sunk
+        if new.attrs["masked"]:
+            return Node("where", (new.args[-1], sunk, 0), {}, new.tensor, new.origin)
+        return replace(sunk, type=new.tensor)  # an output keeps its strides
 
     return graph.rewrite(rule)
 

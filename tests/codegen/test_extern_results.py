@@ -61,3 +61,19 @@ def test_a_result_with_gaps_does_not_take_a_smaller_buffer() -> None:
 
     x, i = torch.randn(6, 8), torch.tensor([5, 0, 3, 3, 1, 2])
     run_and_compare(compile_ir(passes.run(lower(captured(function, x, i), [x, i])), backend="cpp"), function, [x, i])
+
+
+@pytest.mark.parametrize("step", [1, 3, 5], ids=["overlapping", "touching", "gaps"])
+def test_an_operand_lies_as_eagers_does_where_windows_overlap(step: int) -> None:
+    """Found by the fuzzer: eager lays out the result by its operand's strides, which no dense copy has."""
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        windows = (x + 1).unfold(1, 4, step)
+        return torch.remainder(windows, windows), windows.sum(), x.gather(1, i)
+
+    x, i = torch.arange(120, dtype=torch.int16).reshape(4, 30), torch.tensor([[3], [2], [29], [0]])
+    graph = passes.run(lower(captured(function, x, i), [x, i]))
+    assert externs(graph) == ["aten.remainder.Tensor"]
+    compiled, wanted = compile_ir(graph, backend="cpp")(x, i), function(x, i)
+    for result, expected in zip(compiled, wanted, strict=True):
+        torch.testing.assert_close(result, expected, check_stride=True)

@@ -20,6 +20,7 @@ from minicompile.lowering import LoweringError, lower
 
 from .batch import Batch
 from .programs import Program, Value, Writer
+from .rounding import within
 
 
 class RandomChoices:
@@ -105,7 +106,7 @@ def _places(tensor: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def _agree(value: Value, result: torch.Tensor) -> bool:
-    """Bit for bit where exact (all NaNs being one), else within the tolerance."""
+    """Bit for bit where exact (all NaNs being one), else within the tolerance and the spread."""
     wanted = value.tensor
     if not wanted.dtype.is_floating_point:
         return torch.equal(result, wanted)
@@ -113,5 +114,4 @@ def _agree(value: Value, result: torch.Tensor) -> bool:
         number = ~wanted.isnan()
         bits = torch.equal(result.signbit() & number, wanted.signbit() & number)
         return bits and torch.equal(result.isnan(), wanted.isnan()) and torch.equal(result[number], wanted[number])
-    tolerance = value.tolerance
-    return torch.allclose(result.double(), wanted.double(), rtol=tolerance, atol=tolerance * 100, equal_nan=True)
+    return within(result, wanted, value.tolerance, value.spread)

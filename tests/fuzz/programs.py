@@ -22,6 +22,8 @@ from minicompile.ir.ops import POINTWISE, REDUCTIONS
 from minicompile.ir.special_ops import SPECIAL
 from minicompile.ir.types import dtype_kind
 
+from . import rounding
+
 DTYPES = (
     torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
@@ -59,6 +61,7 @@ class Value:
     node: torch.fx.Node
     tensor: torch.Tensor
     tolerance: float = 0.0
+    spread: torch.Tensor | None = None  # see rounding.py
 
     @property
     def exact(self) -> bool:
@@ -132,7 +135,14 @@ class Writer:
         ]
         return self.choices.pick(fitting[-8:]) if fitting else None
 
-    def call(self, function: Callable[..., Any], *args: Any, exact: bool = True, **kwargs: Any) -> None:
+    def call(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        exact: bool = True,
+        spread: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Record a call, unless eager refuses it."""
         eager = [a.tensor if isinstance(a, Value) else self._plain(a, True) for a in args]
         try:
@@ -145,8 +155,10 @@ class Writer:
         tolerance = max((v.tolerance for v in sources), default=0.0)
         if not exact:
             tolerance = max(tolerance, RELATIVE.get(result.dtype, 0.0))
+        if spread is None and function is not _to:
+            spread = rounding.moved(function, args, kwargs)
         if result.numel() <= 2000:
-            self.values.append(Value(node, result, tolerance))
+            self.values.append(Value(node, result, tolerance, spread))
 
     def _plain(self, arg: Any, eager: bool) -> Any:
         if isinstance(arg, Value):
@@ -194,7 +206,7 @@ class Writer:
             return  # undefined in C
         if not x.exact and dtype_kind(dtype) != "f":
             return
-        self.call(_to, x, dtype)
+        self.call(_to, x, dtype, spread=x.spread)
 
     def where(self) -> None:
         x = self.any_value(exact=False)
@@ -219,7 +231,9 @@ class Writer:
         if name in ("softmax", "prod"):
             self.call(getattr(torch, name), x, dim, exact=kind != "f")
             return
-        self.call(getattr(torch, name), x, dim, keepdim=bool(self.choices.integer(0, 1)), exact=kind != "f")
+        keepdim = bool(self.choices.integer(0, 1))
+        spread = rounding.of_sum(name, x.tensor, dim, keepdim=keepdim)
+        self.call(getattr(torch, name), x, dim, keepdim=keepdim, exact=kind != "f", spread=spread)
 
     def place(self) -> None:
         x = self.any_value("fi", rank=1)
@@ -230,10 +244,9 @@ class Writer:
     def scan(self) -> None:
         x = self.any_value("fi", rank=1)
         if x is not None:
-            self.call(
-                self.choices.pick((torch.cumsum, torch.cumprod)), x, self.choices.integer(0, x.tensor.dim() - 1),
-                exact=dtype_kind(x.tensor.dtype) == "i",
-            )
+            name, dim = self.choices.pick(("cumsum", "cumprod")), self.choices.integer(0, x.tensor.dim() - 1)
+            exact = dtype_kind(x.tensor.dtype) == "i"
+            self.call(getattr(torch, name), x, dim, exact=exact, spread=rounding.of_sum(name, x.tensor, dim))
 
     def join(self) -> None:
         x = self.any_value(exact=False, rank=1)

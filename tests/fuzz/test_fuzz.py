@@ -10,6 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from . import rounding
 from .check import check, program
 from .programs import Program, Writer
 
@@ -17,6 +18,16 @@ from .programs import Program, Writer
 @pytest.mark.parametrize("first", [0, 1000])
 def test_random_programs_agree(first: int) -> None:
     assert [why for _, why in check([program(seed) for seed in range(first, first + 100)])] == []
+
+
+def test_sums_that_cancel_may_differ_by_what_their_terms_round_to() -> None:
+    rows = torch.tensor([[2.0**31, 3.0, 0.0, -(2.0**31)], [1.0, 2.0, 3.0, 4.0], [torch.inf, 1.0, 0.0, 0.0]])
+    bound = rounding.of_sum("sum", rows, 1, keepdim=False)
+    assert rounding.of_sum("amax", rows, 1) is None and bound is not None
+    wanted = rows.sum(1)
+    cases = (((256.0, 0, 0), True), ((1e5, 0, 0), False), ((0, 0.1, 0), False), ((0, 0, -torch.inf), False))
+    for changes, agrees in cases:
+        assert rounding.within(wanted + torch.tensor(changes), wanted, 2e-5, bound) == agrees
 
 
 class DrawnChoices:

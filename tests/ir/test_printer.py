@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import sympy
 import torch
+import torch.nn.functional as F
 
+import minicompile
 from minicompile.ir import reference
 from minicompile.ir.graph import BufferView, InputView, Origin
 from minicompile.ir.printer import namespace, runnable
@@ -117,3 +119,23 @@ def test_an_expand_is_printed_only_where_broadcasting_would_not_do_it(shape):
     graph = g.graph(y)
     assert ("expand" in str(graph)) == (shape != (2, 3))
     assert runnable(graph)(torch.ones(shape))[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, n: (x[n:], x[:, 1:n], x[..., :-n] * 2, torch.cat([x[n:], x[:n]])),
+    lambda x, n: x[::2, n // 2 :].flip(1),
+    lambda x, n: (x[1 : n + 1 : 2], x[n::3].unfold(1, n, 2), torch.roll(x, n, 0), F.pad(x, (n, -1))),
+])  # fmt: skip
+def test_slices_by_symbolic_sizes_run(function):
+    compiled = minicompile.compile(function, dynamic=True, fullgraph=True)
+    compiled(torch.randn(8, 12), 4)
+    graph = compiled.entries[0].graphs[0].compiled.ir
+    for x, n in ((torch.randn(8, 12), 4), (torch.randn(10, 12), 4), (torch.randn(9, 20), 4)):
+        now = {8: x.shape[0], 12: x.shape[1], 4: n}  # by what a symbol was while tracing
+        types = [node.type for node in graph.inputs]
+        inputs = [now[graph.symbols[type.expr.name]] if isinstance(type, SizeType) else x for type in types]
+        results = runnable(graph)(*inputs)
+        tensors = [result for result in results if isinstance(result, torch.Tensor)]
+        wanted = function(x, n)
+        for result, expected in zip(tensors, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            torch.testing.assert_close(result, expected)

@@ -296,3 +296,34 @@ def test_shifts_beyond_the_bits(kernel_only, dtype):
     n = n.repeat_interleave(6).to(dtype)
     kernel_only(lambda x, n: x << n, x, n)
     kernel_only(lambda x, n: x >> n, x, n)
+
+
+NUMBERS = [
+    0.7, 3, torch.tensor(0.7), torch.tensor(-(2**63)), torch.tensor([300001]), torch.tensor([[7]], dtype=torch.uint8),
+    torch.tensor(True), torch.tensor(0.1, dtype=torch.float64),
+]
+QUOTIENTS = {
+    "mul": torch.mul,
+    "div": torch.div,
+    "floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+}
+
+
+def halves(dtype: torch.dtype) -> torch.Tensor:
+    x = torch.randn(500, generator=torch.Generator().manual_seed(0)) * 50
+    return torch.cat([x, torch.tensor(SPECIAL)]).to(dtype)
+
+
+@pytest.mark.parametrize("number", [*NUMBERS, "same dtype", "tensor", "integers"], ids=str)
+@pytest.mark.parametrize("name", QUOTIENTS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_products_and_quotients_of_half_precision_are_rounded_as_eager_rounds(name, number, dtype):
+    """A number is not rounded, be it a tensor; of two tensors every step is."""
+    x, function = halves(dtype), QUOTIENTS[name]
+    others = {"same dtype": torch.tensor(0.7).to(dtype), "tensor": x.flip(0), "integers": torch.arange(1, 513)}
+    y = others[number] if isinstance(number, str) else number
+    inputs = [x, y] if isinstance(y, torch.Tensor) else [x]
+    for call in [lambda a, b=y: function(a, b)] + [lambda a, b: function(b, a)] * (len(inputs) - 1):
+        (result,), wanted = reference.run(lowered(call, *inputs), *inputs), call(*inputs)
+        torch.testing.assert_close(result, wanted, rtol=0, atol=0, equal_nan=True)

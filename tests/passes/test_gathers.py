@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,3 +70,17 @@ def test_half_precision() -> None:
 def test_what_is_gathered_nearly_whole_is_computed_once() -> None:
     graph = compiled(lambda x, i: torch.exp(x).gather(1, i), torch.randn(8, 100), torch.randint(100, (8, 100)))
     assert ops_before_gather(graph) == ["exp"]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, i: (-x)[:, i],
+    lambda x, i: (x <= x)[i],
+    lambda x, i: (x * 2)[..., i % 2],
+    lambda x, i: F.pad(-x, (1, 1)),
+], ids=["neg", "compared", "last", "masked"])  # fmt: skip
+def test_results_keep_eagers_strides(function: Callable[..., Any]) -> None:
+    """Found by the fuzzer: of a permuted tensor eager's gathered result is permuted as well."""
+    call = minicompile.compile(function, fullgraph=True)
+    for permutation in itertools.permutations(range(3)):
+        x, index = torch.randn(3, 4, 2).permute(permutation), torch.tensor([0, 1])
+        torch.testing.assert_close(call(x, index), function(x, index), check_stride=True, rtol=0, atol=0)
