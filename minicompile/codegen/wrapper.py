@@ -244,9 +244,6 @@ class _Writer:
 
     def _extern(self, node: Node) -> None:
         target = node.attrs["target"]
-        into = bool(node.attrs.get("into"))  # the result's buffer is made here, with strides of ours
-        if into:
-            target = target.overloadpacket.out
         function = self._bind(f"extern_{len([n for n in self.objects if n.startswith('extern_')])}", target)
         keywords: tuple[str, ...] = tuple(node.attrs.get("keywords", ()))
         positional = node.args[: len(node.args) - len(keywords)]
@@ -254,7 +251,6 @@ class _Writer:
         parts += [f"{name}={self._value(v)}" for name, v in dict(node.attrs.get("kwargs", {})).items()]
         named = node.args[len(positional) :]
         parts += [f"{name}={self._value(arg)}" for name, arg in zip(keywords, named, strict=True)]
-        parts += [f"out={self._empty(node.tensor, node.tensor.strides)}"] if into else []
         self.names[node] = f"res{len(self.names)}"
         self._line(f"{self.names[node]} = {function}({', '.join(parts)})  # {target}")
         self._laid_out(node)
