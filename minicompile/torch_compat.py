@@ -113,6 +113,16 @@ def without_generation_tag(fn: FunctionType) -> Any:
     return fn.__closure__[0].cell_contents if is_patched and fn.__closure__ else None
 
 
+def script_original(fn: Any) -> FunctionType | None:
+    """The Python function that torch.jit.script made `fn` from; None for one from torch.jit.trace, which has forgotten
+    what Python decided."""
+    original = getattr(fn, "_torchdynamo_inline", None)
+    if not isinstance(original, FunctionType):
+        return None
+    scripted = torch.jit._state._try_get_jit_cached_function(original)
+    return original if scripted is not None and scripted.qualified_name == fn.qualified_name else None
+
+
 class InductorWatch:
     """What torch.compile does, as it does it.
 

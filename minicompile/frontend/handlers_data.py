@@ -22,7 +22,7 @@ from .values.containers import (
     SetValue,
     SliceValue,
     make_dict,
-    make_set,
+    set_of,
 )
 from .values.functions import CellValue
 from .values.subclasses import mapping_pairs
@@ -365,7 +365,7 @@ def _build_list(tr: Tracer, frame: Frame, count: int) -> None:
 
 @opcode("BUILD_SET")
 def _build_set(tr: Tracer, frame: Frame, count: int) -> None:
-    frame.push(make_set(tr, set, frame.pop_many(count)))
+    frame.push(set_of(tr, set, SequenceValue(tuple, frame.pop_many(count))))
 
 
 @opcode("BUILD_MAP")

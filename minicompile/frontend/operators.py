@@ -264,12 +264,16 @@ def set_binary(tr: Tracer, op: Any, value: SetValue, other: Value, swapped: bool
     if plain not in (operator.and_, operator.or_, operator.sub, operator.xor):
         return None
     both = {**right.entries, **left.entries}
-    result = make_set(tr, left.kind, [both[key] for key in plain(left.entries.keys(), right.entries.keys())])
+    keys, is_known = plain(left.entries.keys(), right.entries.keys()), None not in (left.real, right.real)
+    result = make_set(tr, left.kind, [both[key] for key in keys], plain(left.real, right.real) if is_known else None)
     if op is plain or left.kind is frozenset or swapped:
         return result
     left.entries.clear()
     left.entries.update(result.entries)
-    tr.mutated(left, f"{{0}}.__{op.__name__.strip('_')}__({{1}})", right)
+    name = f"__{op.__name__.strip('_')}__"
+    left.real = left.real if is_known else None
+    left.follow(name, right.real)
+    tr.mutated(left, f"{{0}}.{name}({{1}})", right)
     return left
 
 

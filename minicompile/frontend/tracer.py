@@ -61,8 +61,9 @@ class Tracer:
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
         self.is_called_in_handler = sys.exc_info()[1] is not None
         self.open_autocasts: list[AutocastExitValue] = []
-        self.took_the_users_word = False
-        """Whether a function was used as `allow_in_graph` or `assume_constant_result` say."""
+        self.is_portable = True
+        """Whether another process may use what is traced: not if a function was used as `allow_in_graph` or
+        `assume_constant_result` say, nor if something hangs on the hashes of strings."""
         self.stand_ins: dict[tuple[int, str], Value] = {}
         """Members of modules (id of the module, name) for which torch.func.functional_call has put in others."""
         self._fixed: list[tuple[str, set[int]]] = []
@@ -148,7 +149,7 @@ class Tracer:
         if kind is dict and all(map(is_constant_object, obj)):
             return DictValue(dict, {key: self.constant(item, anchored=anchored) for key, item in obj.items()})
         if kind in (set, frozenset):
-            return SetValue(kind, {item: self.constant(item, anchored=anchored) for item in obj})
+            return SetValue(kind, {item: self.constant(item, anchored=anchored) for item in obj}, None, kind(obj))
         if not anchored:
             raise NotConstant
         return self.wrap(obj, self.anchor(obj))

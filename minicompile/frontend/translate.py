@@ -217,7 +217,7 @@ class Attempt:
         breaks = [broken[1]] if broken is not None and is_new else []
         graphs = [record] if record else []
         is_whole = not (way.next or way.line or way.tail or way.raising)
-        kept = parts if is_whole and tr.graph.shapes is None and not tr.took_the_users_word else None
+        kept = parts if is_whole and tr.graph.shapes is None and tr.is_portable else None
         entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
         entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
         return entry

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import warnings
 from collections import UserDict
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -154,6 +155,66 @@ def layers_in_slices(x: Tensor) -> Any:
     return x, LAYERS[-1](x), len(LAYERS[1:3]), LAYERS[0] is LAYERS[:1][0]
 
 
+def scale(x: Tensor, scale: float) -> Tensor:
+    return (x * scale).relu()
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    scripted = torch.jit.script(scale)
+    TRACED = torch.jit.trace(lambda x: x + 1 if x.sum() > 0 else x - 1, (X,))
+
+
+@program(X)
+def scripted_functions(x: Tensor) -> Any:
+    return scripted(x, 0.5), scripted(-x, scale=3.0)
+
+
+@program(X)
+def assertions_of_torch(x: Tensor) -> Any:
+    torch._assert(x.shape[0] == 2, "never seen")
+    torch._assert([1], "never seen")
+    try:
+        torch._assert(x.shape[-1] == 5, f"four, not {x.shape[-1] + 1}")
+    except AssertionError as error:
+        return x + 1, str(error), torch.compiler.is_exporting()
+
+
+@program(X)
+def attention_that_asks_for_modes(x: Tensor) -> Any:
+    layer = nn.functional.multi_head_attention_forward
+    return layer(x[:, None], x[:, None], x[:, None], 4, 2, torch.ones(12, 4), None, None, None, False, 0.0, torch.eye(4), None)[0]
+
+
+WORDS = ["full", "sliding", "chunked", "linear", "full", "local", "global", "none", "sliding"]
+
+
+@program(X)
+def sets_iterate_as_in_eager(x: Tensor) -> Any:
+    kinds = set(WORDS)
+    table = {kind: x + len(kind) for kind in kinds}
+    grown = set()  # noqa: C408
+    for word in WORDS:
+        grown.add(word)
+    fewer = kinds - {"full"}
+    more = {*WORDS[:3]} | {"z", "q"}
+    kinds.discard("none")
+    kinds.update(["a", "b", "c"], {"d": 1, "e": 2}, {"f", "g"})
+    popped = grown.pop()
+    copied = kinds.copy()
+    kinds &= {"a", "b", "full", "local", "d", "f"}
+    numbers = set([16, 0, 1, 2, 3, 33])
+    both = numbers | {64, 32}
+    numbers -= {2}
+    numbers.add(48)
+    return list(table), table, list(grown), list(fewer), list(more), list(copied), list(kinds), popped, list(numbers), [*both], list(frozenset(WORDS)), list({"p", "q", "r", "s"}), list(set(dict.fromkeys(WORDS))), sorted(set(WORDS)), list(set("abcab")), list(set(frozenset(WORDS))), list({1, 2} ^ {2, 16, 32})
+
+
+@program(X, {16, 0, 1, 2, 3}, frozenset(WORDS))
+def sets_from_outside_iterate_as_in_eager(x: Tensor, s: Any, names: Any) -> Any:
+    return list(s), list(names), [x + n for n in s], list(s | {5}), list(s.copy()), {n: len(n) for n in names}
+
+
 @program(X, {"a": 1})
 def read_only_views(x: Tensor, d: Any) -> Any:
     view = types.MappingProxyType(d)
@@ -185,6 +246,49 @@ def test_a_signature_given_by_hand_or_by_another_object_is_asked_for_really() ->
         return [len(inspect.signature(f).parameters) for f in (given, functools.partial(positional, 1), UserDict, LAYER)], x
 
     assert_like_eager(fn, (X,), eager=True)
+
+
+SET_BREAKS = Programs()
+
+
+@SET_BREAKS.program(X, {16, 0, 1, 2, 3}, set(WORDS))
+def changed_sets_from_outside(x: Tensor, s: Any, names: Any) -> Any:
+    s.add(48)
+    names.discard("full")
+    return list(s), list(names), x + 1, s.pop(), names
+
+
+@SET_BREAKS.program(X)
+def orders_that_only_cpython_knows(x: Tensor) -> Any:
+    keys = {word: 1 for word in WORDS}.keys()
+    objects = {nn.ReLU(), nn.GELU()}
+    total = x
+    for key in keys & {"full", "local", "none"}:
+        total = total + len(key)
+    for number in {1, 2, 16, 32}.difference([2], {16}):
+        total = total * number
+    return total, len([m(x) for m in objects]), sorted({1, 16, 32}.intersection([32, 16]))
+
+
+@SET_BREAKS.program(X)
+def traced_function(x: Tensor) -> Any:
+    return TRACED(x), TRACED(-x)
+
+
+@pytest.mark.parametrize("name", SET_BREAKS)
+def test_with_breaks_like_eager(name: str) -> None:
+    fn, args = SET_BREAKS[name]
+    assert_like_eager(fn, args, eager=True)
+
+
+def test_the_order_of_a_set_from_outside_is_guarded() -> None:
+    def fn(x: Tensor, s: Any) -> Any:
+        return [x + n for n in s]
+
+    compiled = minicompile.compile(fn, backend="eager", dynamic=False)
+    for s in ({0, 16}, {16, 0}, {0, 16}, {16, 32, 0}):
+        for one, other in zip(compiled(X, s), fn(X, s), strict=True):
+            torch.testing.assert_close(one, other)
 
 
 def test_a_replaced_default_and_a_replaced_name_count() -> None:

@@ -231,16 +231,16 @@ def _tuple(tr: Tracer, iterable: Value | None = None) -> Value:
 
 @rule(set)
 def _set(tr: Tracer, iterable: Value | None = None) -> Value:
-    from .containers import make_set
+    from .containers import set_of
 
-    return make_set(tr, set, _all(tr, iterable) if iterable is not None else [])
+    return set_of(tr, set, iterable)
 
 
 @rule(frozenset)
 def _frozenset(tr: Tracer, iterable: Value | None = None) -> Value:
-    from .containers import make_set
+    from .containers import set_of
 
-    return make_set(tr, frozenset, _all(tr, iterable) if iterable is not None else [])
+    return set_of(tr, frozenset, iterable)
 
 
 @rule(dict)

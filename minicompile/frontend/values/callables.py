@@ -111,7 +111,7 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if not is_safe_to_hash(fn):
         raise unsupported_call(f"{function_name(fn)}()")
     if fn in allowed_in_graph:
-        tr.took_the_users_word = True
+        tr.is_portable = False
         return tr.torch_call(fn, args, kwargs)
     if fn in constant_results:
         return _constant_result(tr, fn, args, kwargs)
@@ -166,7 +166,7 @@ def _read(tr: Tracer, value: Value) -> Value:
 
 def _constant_result(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """The user has promised that the result never changes."""
-    tr.took_the_users_word = True
+    tr.is_portable = False
     values = [arg.realize(tr).const(tr) for arg in args]
     return tr.constant(fn(*values, **{key: value.realize(tr).const(tr) for key, value in kwargs.items()}))
 

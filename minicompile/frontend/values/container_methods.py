@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Value, fail
 from .constant import ConstantValue, specialized
-from .containers import DictValue, Method, SequenceValue, SetValue, ViewValue, elements_of, index_of, make_set, pairs_of
+from .containers import (
+    DictValue,
+    Method,
+    SequenceValue,
+    SetValue,
+    ViewValue,
+    elements_of,
+    index_of,
+    make_set,
+    pairs_of,
+    set_operand,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -44,6 +55,8 @@ def _pop(tr: Tracer, owner: SequenceValue, index: Value | None = None) -> Value:
 
 def _clear(tr: Tracer, owner: Value) -> Value:
     (owner.elements if isinstance(owner, SequenceValue) else owner.entries).clear()  # type: ignore[attr-defined]
+    if isinstance(owner, SetValue):
+        owner.follow("clear")
     return tr.mutated(owner, "{0}.clear()")
 
 
@@ -234,6 +247,7 @@ def _add(tr: Tracer, owner: SetValue, item: Value) -> Value:
 
 def _discard(tr: Tracer, owner: SetValue, item: Value) -> Value:
     owner.entries.pop(tr.key(item), None)
+    owner.follow("discard", tr.key(item))
     return tr.mutated(owner, "{0}.discard({1})", item)
 
 
@@ -244,20 +258,30 @@ def _set_remove(tr: Tracer, owner: SetValue, item: Value) -> Value:
 
 
 def _union(tr: Tracer, owner: SetValue, *others: Value) -> Value:
-    return make_set(tr, owner.kind, [*owner.entries.values(), *(e for other in others for e in elements_of(tr, other))])
+    result = owner.copied()
+    _set_update(tr, result, *others)
+    return result
 
 
 def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
     for other in others:
-        for item in elements_of(tr, other):
+        real, items = owner.real, elements_of(tr, other)
+        operand = set_operand(other, [tr.key(item) for item in items])
+        owner.real = None
+        for item in items:
             owner.add(tr, item.realize(tr))
+        owner.real = real if operand is not None else None
+        owner.follow("update", operand)
     return ConstantValue(None)
 
 
 def _set_pop(tr: Tracer, owner: SetValue) -> Value:
     if not owner.entries:
         raise KeyError("pop from an empty set")
-    item = owner.items(tr)[0]
+    if len(owner.entries) > 1 and (owner.real is None or owner.source is not None):
+        raise owner.cannot("popping, whose order varies from call to call,")
+    elements = owner.items(tr)
+    item = owner.entries[owner.real.pop()] if owner.real is not None and owner.source is None else elements[0]
     _discard(tr, owner, item)
     return item
 
@@ -273,10 +297,12 @@ def _combining(op: Any) -> Method:
     def run(tr: Tracer, owner: SetValue, *others: Value) -> Value:
         from ..operators import set_binary
 
-        result: Value = SetValue(owner.kind, dict(owner.entries))
+        result: Value = owner.copied()
         for other in others:
             assert isinstance(result, SetValue)
             result = set_binary(tr, op, result, _as_set(tr, other), False) or result
+        if len(others) > 1 and isinstance(result, SetValue):
+            result.real = None  # CPython changes the first result in place
         return result
 
     return run

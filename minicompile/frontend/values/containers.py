@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import AttrSource
-from .base import Args, Kwargs, NotConstant, Value, fail
+from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue, specialized
 
 if TYPE_CHECKING:
@@ -276,12 +276,30 @@ class AttributeDictValue(DictValue):
 
 
 class SetValue(Value):
-    """A set or frozenset of keys that are known."""
+    """A set or frozenset of keys that are known.
 
-    def __init__(self, kind: type, entries: dict[Any, Value], source: Source | None = None) -> None:
+    `real` knows the order in which the set iterates: the object from outside until the frame changes it, or a set that
+    goes through what the frame's own goes through. None once that is not known.
+    """
+
+    def __init__(self, kind: type, entries: dict[Any, Value], source: Source | None = None, real: Any = None) -> None:
         self.kind = kind
         self.entries = entries
         self.source = source
+        self.real = real if all(map(_hashes_alike, entries)) else None
+
+    def follow(self, method: str, operand: Any = None) -> None:
+        """What has been done to the set is done to `real`; `operand` is a key, or what a method of sets takes."""
+        keys = operand if isinstance(operand, (set, frozenset, list, dict)) else [operand]
+        if self.real is None or self.source is not None or not all(map(_hashes_alike, keys)):
+            self.real = None
+        elif method == "clear":
+            self.real.clear()
+        else:
+            getattr(self.real, method)(operand)
+
+    def copied(self) -> SetValue:
+        return SetValue(self.kind, dict(self.entries), None, self.real.copy() if self.real is not None else None)
 
     def python_type(self) -> type:
         return self.kind
@@ -296,17 +314,22 @@ class SetValue(Value):
         return len(self.entries)
 
     def items(self, tr: Tracer) -> list[Value]:
-        """In the order in which a real set of these keys iterates; only for keys whose hash does not vary."""
-        if not all(isinstance(value, ConstantValue) and type(value.value) is int for value in self.entries.values()):
-            if len(self.entries) > 1:
-                raise self.cannot("iterating, whose order varies from run to run,")
-        return [self.entries[key] for key in self.kind(self.entries)]
+        """In the order in which the set iterates, if that is known."""
+        if len(self.entries) < 2:
+            return list(self.entries.values())
+        if self.real is None:
+            raise self.cannot("iterating, whose order varies from call to call,")
+        if not all(type(key) is int for key in self.entries):
+            tr.is_portable = False
+        return [self.entries[key] for key in self.real]
 
     def contains(self, tr: Tracer, item: Value) -> bool:
         return tr.key(item) in self.entries
 
     def add(self, tr: Tracer, item: Value) -> None:
-        self.entries.setdefault(tr.key(item), item)
+        key = tr.key(item)
+        self.entries.setdefault(key, item)
+        self.follow("add", key)
         tr.mutated(self, "{0}.add({1})", item)
 
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
@@ -457,12 +480,37 @@ def pairs_of(tr: Tracer, value: Value) -> list[tuple[Value, Value]]:
     return [(pair[0].realize(tr), pair[1]) for pair in pairs]
 
 
-def make_set(tr: Tracer, kind: type, items: Iterable[Value]) -> SetValue:
-    """A set of values; of equal ones the first stays, as in Python."""
+def make_set(tr: Tracer, kind: type, items: Iterable[Value], real: Any = None) -> SetValue:
+    """A set of values; of equal ones the first stays, as in Python. `real`: see SetValue."""
     entries: dict[Any, Value] = {}
     for item in items:
         entries.setdefault(tr.key(item), item.realize(tr))
-    return SetValue(kind, entries)
+    return SetValue(kind, entries, None, real)
+
+
+def set_of(tr: Tracer, kind: type, value: Value | None) -> SetValue:
+    """`set(value)`, `frozenset(value)`."""
+    result = make_set(tr, kind, elements_of(tr, value) if value is not None else [])
+    operand = set_operand(value, result.entries) if value is not None else []
+    if operand is not None and all(map(_hashes_alike, result.entries)):
+        result.real = kind(operand)
+    return result
+
+
+def set_operand(value: Value, keys: Iterable[Any]) -> Any:
+    """What a method of sets takes, so that it goes the same way as with the real object: other sets and dicts are
+    copied as tables, anything else is iterated over. `keys` are the value's. None if the order is not known."""
+    if isinstance(value, Lazy):
+        value = value.value or value
+    value = getattr(value, "contents", value)
+    if isinstance(value, SetValue):
+        return value.real
+    return dict.fromkeys(keys) if isinstance(value, DictValue) else list(keys)
+
+
+def _hashes_alike(key: Any) -> bool:
+    """Whether equal keys have the same hash for as long as the process lives."""
+    return key is None or type(key) in (int, str, bool, float, bytes)
 
 
 def make_dict(tr: Tracer, pairs: Iterable[tuple[Value, Value]], kind: type = dict) -> DictValue:

@@ -41,7 +41,7 @@ def _copy(tr: Tracer, value: Value) -> Value:
     if isinstance(value, (SequenceValue, DictValue)) and value.kind in (list, dict):
         return value.getattr(tr, "copy").call(tr, [], {})
     if isinstance(value, SetValue) and value.kind is set:
-        return SetValue(set, dict(value.entries))
+        return value.copied()
     return _copy_object(tr, value, lambda part: part)
 
 
@@ -78,7 +78,7 @@ class _Deep:
             result.entries.update({key: self.copy(item) for key, item in value.entries.items()})
             return result
         if isinstance(value, SetValue) and all(isinstance(item, ConstantValue) for item in value.entries.values()):
-            return self._remember(value, SetValue(value.kind, dict(value.entries)))
+            return self._remember(value, value.copied())
         if _is_tuple(value):
             assert isinstance(value, SequenceValue)
             parts = [self.copy(element) for element in value.elements]

@@ -157,6 +157,7 @@ for _fn in (
     torch._C._is_tracing,
 ):
     RULES[_fn] = _always(None if _fn is torch._C._get_tracing_state else False)
+RULES[torch.compiler.is_exporting] = _always(False)
 RULES[torch.compiler.is_compiling] = _always(True)
 RULES[torch.compiler.is_dynamo_compiling] = _always(True)
 RULES[torch._utils.is_compiling] = _always(True)
@@ -235,6 +236,23 @@ def _check(tr: Tracer, condition: Value, message: Value | None = None) -> Value:
     if not condition.realize(tr).truth(tr):
         fail(RuntimeError("torch._check failed"))
     return ConstantValue(None)
+
+
+@rule(torch._assert)
+def _assert(tr: Tracer, condition: Value, message: Value) -> Value:
+    if not condition.realize(tr).truth(tr):
+        text = message.realize(tr)
+        is_exact = isinstance(text, ConstantValue)
+        fail(AssertionError(text.const(tr) if is_exact else "torch._assert failed"), is_exact=is_exact)
+    return ConstantValue(None)
+
+
+@rule(torch.utils._python_dispatch._get_current_dispatch_mode_stack)
+def _dispatch_modes(tr: Tracer) -> Value:
+    """None: frames are not compiled while one is active."""
+    from .containers import SequenceValue
+
+    return SequenceValue(list, [])
 
 
 @rule(torch.manual_seed)

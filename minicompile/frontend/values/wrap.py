@@ -17,7 +17,7 @@ import torch
 
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
-from ...torch_compat import without_generation_tag
+from ...torch_compat import script_original, without_generation_tag
 from ..skip import why_not_inlined
 from ..sources import (
     AttrSource,
@@ -75,6 +75,8 @@ def _maker(obj: Any) -> Maker:
         return _class
     if isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch":
         return _module  # torch.backends: a module with properties
+    if isinstance(obj, torch.jit.ScriptFunction) and script_original(obj) is not None:
+        return _scripted
     if hasattr(type(obj), "__minicompile_compiled__"):
         return _compiled
     if isinstance(obj, torch.nn.Module):
@@ -156,7 +158,7 @@ def _set(tr: Tracer, obj: Any, source: Source) -> Value:
         return _opaque(tr, obj, source)
     tr.guard_type(source, obj)
     tr.guard(KeysGuard.of(source, obj))
-    return SetValue(type(obj), {item: tr.constant(item) for item in obj}, source)
+    return SetValue(type(obj), {item: tr.constant(item) for item in obj}, source, obj)
 
 
 def _function(tr: Tracer, obj: types.FunctionType, source: Source) -> Value:
@@ -231,6 +233,13 @@ def _compiled(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     name = "__minicompile_original__"
     return tr.wrap(obj.__dict__[name], InstanceDictSource(source, name))
+
+
+def _scripted(tr: Tracer, obj: Any, source: Source) -> Value:
+    """A function through torch.jit.script: traced into like its original, as torch.compile does."""
+    tr.guard_identity(source, obj)
+    original = script_original(obj)
+    return tr.wrap(original, tr.anchor(original))
 
 
 def _cell(tr: Tracer, obj: types.CellType, source: Source) -> Value:
