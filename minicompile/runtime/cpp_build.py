@@ -22,12 +22,16 @@ from minicompile.runtime.compiler import CANDIDATES, CompilerInfo, compiler
 from minicompile.runtime.cpu import simd_name
 from minicompile.torch_compat import header_folder, torch_release
 
-__all__ = ["CompilerInfo", "build_shared_object", "compiler", "simd_name"]
+__all__ = ["CompilerInfo", "build_shared_object", "compiler", "run_compiler", "simd_name"]
 
 log = logging.getLogger("minicompile.cache")
 
 # What a compiler or the system says when the folder is at fault, not the source.
 _FOLDER_AT_FAULT = ("No space left on device", "Read-only file system", "Disk quota exceeded", "Permission denied")
+
+
+_BROKEN_DOWN = "internal compiler error"
+"""g++ 13 breaks down on some masked minima of bytes for AVX-512."""
 
 
 def build_shared_object(source: str) -> Path:
@@ -96,7 +100,7 @@ def _build(library: Path, source: str, command: list[str], libraries: list[str])
     full = [*command, str(text), "-x", "none", "-Wl,--as-needed", *libraries, "-o", str(scratch)]
     start = time.perf_counter()
     try:
-        _compile(full, text)
+        run_compiler(full, text)
         os.replace(scratch, library)
     finally:
         scratch.unlink(missing_ok=True)
@@ -104,16 +108,24 @@ def _build(library: Path, source: str, command: list[str], libraries: list[str])
     return library
 
 
-def _compile(command: list[str], source: Path) -> None:
-    """Run the compiler, whose messages are read and so must be in English."""
+def run_compiler(command: list[str], source: Path) -> None:
+    """Run the compiler, once more and more simply if it breaks down. Raises CompilerMissing, CompileError, OSError."""
+    output = _complaint(command)
+    if _BROKEN_DOWN in output:
+        log.warning("%s broke down on %s; built without its vectorizer", command[0], source)
+        output = _complaint([*command, "-fno-tree-vectorize"])
+    if not output:
+        return
+    if any(sentence in output for sentence in _FOLDER_AT_FAULT):
+        raise OSError(output.strip().splitlines()[-1])
+    raise CompileError(source, output)
+
+
+def _complaint(command: list[str]) -> str:
+    """What the compiler says, in English, as it is read here; nothing if all went well."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
     except OSError as problem:
         raise CompilerMissing(f"The C++ compiler {command[0]} can't be started: {problem}.") from problem
-    if run.returncode == 0:
-        return
-    output = run.stderr or run.stdout
-    if any(sentence in output for sentence in _FOLDER_AT_FAULT):
-        raise OSError(output.strip().splitlines()[-1])
-    raise CompileError(source, output)
+    return "" if run.returncode == 0 else run.stderr or run.stdout or f"exit status {run.returncode}"

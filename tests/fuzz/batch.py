@@ -5,7 +5,6 @@ In: IR graphs. Out: their compiled graphs, once `build` has run.
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from minicompile.codegen.kernel_ir import Kernel
 from minicompile.ir.graph import Graph
 from minicompile.runtime import openmp
 from minicompile.runtime.compiler import compiler
+from minicompile.runtime.cpp_build import run_compiler
 from minicompile.runtime.launch import load_kernel
 
 
@@ -62,8 +62,7 @@ class Batch:
         flags = ["-O1" if flag == "-O3" else flag for flag in found.flags()]
         runtime = [str(path) for path in [openmp.torch_runtime()] if path is not None]
         command = [*found.command, *flags, str(source), "-x", "none", "-Wl,--as-needed", *runtime, "-o", str(library)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr[:4000]
+        run_compiler(command, source)
         for kernel, slot in zip(self.kernels, self.slots, strict=True):
             slot.call = load_kernel(library, kernel.name, len(kernel.buffers), len(kernel.symbols))
         source.unlink()

@@ -123,6 +123,23 @@ def test_a_failure_that_only_looks_like_the_folders(monkeypatch, tmp_path):
         cpp_build.build_shared_object(unique("never"))
 
 
+def test_a_compiler_that_breaks_down_is_run_without_its_vectorizer(monkeypatch, tmp_path, caplog):
+    real = shutil.which("g++") or shutil.which("c++")
+    fragile = tmp_path / "fragile"
+    fragile.write_text(f"""#!/bin/sh
+case "$*" in
+    *-fno-tree-vectorize*|*--version*|*-march*-E*) exec {real} "$@" ;;
+esac
+echo "kernel.cpp:1:1: internal compiler error: in extract_insn" >&2
+exit 1
+""")
+    fragile.chmod(0o755)
+    monkeypatch.setenv("CXX", str(fragile))
+    library = cpp_build.build_shared_object(unique("breaks"))
+    assert load_kernel(library, "breaks", 0, 0) is not None
+    assert "built without its vectorizer" in caplog.text
+
+
 def test_cxx_is_honoured(monkeypatch, tmp_path):
     wrapper = tmp_path / "my compiler"
     wrapper.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec {shutil.which("c++")} "$@"\n')
