@@ -93,12 +93,19 @@ class Glue:
             self._flush()
         return text
 
-    def _flush(self) -> None:
-        while self._fills:
+    def _flush(self, start: int = 0) -> None:
+        while len(self._fills) > start:
             self._depth += 1
-            line = self._fills.pop(0)()
+            line = self._fills.pop(start)()
             self._depth -= 1
             self.lines.append(line)
+
+    def complete(self, value: Value) -> str:
+        """As `ref`, for an object that must not be empty any more: a key, whose `__hash__` looks at it."""
+        start = len(self._fills)
+        text = self.ref(value)
+        self._flush(start)
+        return text
 
     def source(self, source: Source) -> str:
         """Text that yields what stands in a source on entry."""
@@ -123,7 +130,7 @@ class Glue:
         """Text for a dict's key."""
         value = owner.key_values.get(key)
         if value is not None:
-            return self.ref(value)
+            return self.complete(value)
         return self.ref(self.tr.constant(key)) if isinstance(key, (tuple, frozenset)) else self.constant(key)
 
     def cells(self, cells: list[CellValue]) -> str:

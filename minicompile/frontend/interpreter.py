@@ -99,11 +99,13 @@ def load_handlers() -> None:
         exceptions,
         functional_calls,
         getters,
+        hashing,
         heaps,
         itertools_rules,
         new_classes,
         optimizers,
         signatures,
+        tees,
         torch_functions,
         transforms,
     )

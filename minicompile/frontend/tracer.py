@@ -64,6 +64,8 @@ class Tracer:
         self.is_portable = True
         """Whether another process may use what is traced: not if a function was used as `allow_in_graph` or
         `assume_constant_result` say, nor if something hangs on the hashes of strings."""
+        self.texts: list[int] = []
+        """The ids of the containers whose text is being taken."""
         self.stand_ins: dict[tuple[int, str], Value] = {}
         """Members of modules (id of the module, name) for which torch.func.functional_call has put in others."""
         self._fixed: list[tuple[str, set[int]]] = []
@@ -294,23 +296,14 @@ class Tracer:
         return specialized(self, value.realize(self)).const(self)
 
     def key(self, value: Value) -> Any:
-        """A hashable stand-in for a dict key or set element: the constant itself, or the value of an object that is
-        hashed by identity. Raises Break for keys with a hash of their own."""
-        value = specialized(self, value.realize(self))
-        try:
-            raw = value.const(self)
-        except NotConstant:
-            if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
-                self._hashed[id(value)] = value
-                return value
-            if isinstance(value, (FunctionValue, ClassValue)):
-                return value
-            raise value.cannot("hashing") from None
-        try:
-            hash(raw)
-        except TypeError as error:
-            fail(error)
-        return raw
+        """A hashable stand-in for a dict key or set element; see values.hashing."""
+        from .values.hashing import key_of
+
+        return key_of(self, value)
+
+    def hashed_by_identity(self, value: Value) -> None:
+        """An object is a key by its identity: others that were looked at are other keys."""
+        self._hashed[id(value)] = value
 
     # ---- calls ----
 
@@ -329,7 +322,11 @@ class Tracer:
         """Trace into a call."""
         from .interpreter import run
         from .skip import why_not_inlined
+        from .values.wrappers import unwrapped_call
 
+        unwrapped = unwrapped_call(self, fn, args, kwargs)
+        if unwrapped is not None:
+            return unwrapped
         why = why_not_inlined(fn.code)
         decoded = decode(fn.code)
         if why is not None:

@@ -135,8 +135,16 @@ class Attempt:
             return self._finish(result, broken, start)
         except (MinicompileError, Restart, SkipFrame):
             raise
+        except Break as broken:  # something that the frame leaves behind cannot be made in the glue
+            return self._cannot_leave(broken, start)
         except Exception as error:
             return self._internal_error(error, start)
+
+    def _cannot_leave(self, broken: Break, start: float) -> Entry:
+        broken.location = broken.location or self.frame.location()
+        if self.segment.ctx.fullgraph:
+            raise _graph_break_error(broken.record())
+        return self.eager_entry(broken.reason, start)
 
     def _internal_error(self, error: Exception, start: float) -> Entry:
         """A bug of ours must not be the user's problem."""

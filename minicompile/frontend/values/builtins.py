@@ -340,7 +340,32 @@ def text_of(tr: Tracer, value: Value, fn: Any, how: str) -> Value:
             return computed(tr, str, "str({0})", [value])
         return tr.fold(fn, specialized(tr, value))
     except NotConstant:
+        inside = _text_of_container(tr, value) if fn is not ascii else None
+        if inside is not None:
+            return ConstantValue(inside)
         raise unsupported_call(f"{fn.__name__}()", "needs the text of an object that is not a constant") from None
+
+
+def _text_of_container(tr: Tracer, value: Value) -> str | None:
+    """The text of a list, tuple or dict with objects in it, which have their own. None for anything else."""
+    from .containers import DictValue, SequenceValue
+
+    def text(item: Value) -> str:
+        return text_of(tr, item.realize(tr), repr, "__repr__").const(tr)
+
+    if tr.texts.count(id(value)):
+        raise unsupported_call("repr()", "meets a container that holds itself")
+    tr.texts.append(id(value))
+    try:
+        if isinstance(value, SequenceValue) and value.kind in (list, tuple):
+            parts = ", ".join(map(text, value.elements))
+            return f"[{parts}]" if value.kind is list else f"({parts}{',' * (len(value.elements) == 1)})"
+        if isinstance(value, DictValue) and value.kind is dict:
+            items = value.entries.items()
+            return "{" + ", ".join(f"{text(value.key_value(tr, key))}: {text(item)}" for key, item in items) + "}"
+        return None
+    finally:
+        tr.texts.pop()
 
 
 @rule(format)

@@ -162,6 +162,8 @@ class ClassValue(Value):
             from .exceptions import make_exception
 
             return make_exception(tr, self, args, kwargs)
+        if issubclass(self.cls, enum.Enum) and static_lookup(self.cls, "_missing_") is enum.Enum.__dict__["_missing_"]:
+            return _fold_class(tr, self.cls, args, kwargs)
         if getattr(self.cls, "__abstractmethods__", None):
             fail(TypeError(f"Can't instantiate abstract class {self.cls.__name__}"))
         if isinstance(self.cls.__new__, types.FunctionType):
@@ -183,7 +185,7 @@ class OpaqueClassItem(Value):
 
 
 def _fold_class(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    if cls in FOREIGN or issubclass(cls, enum.Enum):
+    if cls in FOREIGN or (issubclass(cls, enum.Enum) and cls.__members__):
         try:
             return tr.fold(cls, *args, **kwargs)
         except NotConstant:

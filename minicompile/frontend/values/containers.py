@@ -344,7 +344,7 @@ class SetValue(Value):
         return hasattr(self.kind, name)
 
     def build(self, glue: Glue) -> str:
-        inside = "".join(f"{glue.ref(value)}, " for value in self.entries.values())
+        inside = "".join(f"{glue.complete(value)}, " for value in self.entries.values())
         return f"{glue.keep(self.kind)}(({inside}))"
 
 

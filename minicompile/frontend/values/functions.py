@@ -11,6 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ...guards.kinds import FunctionCodeGuard
+from ..breaks import unsupported_call
 from ..sources import AttrSource, CellSource, ConstSource, FunctionClosureSource, FunctionDefaultSource
 from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import rule
@@ -90,6 +91,8 @@ class FunctionValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
+        if name == "__get__":
+            return _BindingValue(self)
         if self.fn is not None and self.source is not None:
             if not hasattr(self.fn, name):
                 raise self.cannot(f"reading missing attribute {name!r}")
@@ -177,6 +180,23 @@ def _is_of_functions(name: str) -> bool:
 
 def _named(glue: Glue, values: dict[str, Value]) -> str:
     return ", ".join(f"{key!r}: {glue.ref(value)}" for key, value in values.items())
+
+
+class _BindingValue(Value):
+    """`function.__get__`: binds it."""
+
+    def __init__(self, function: FunctionValue) -> None:
+        self.function = function
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if not 1 <= len(args) <= 2 or kwargs:
+            raise unsupported_call(f"{self.function.name}.__get__()", "is in a form that cannot be traced")
+        owner = args[0].realize(tr)
+        is_none = isinstance(owner, ConstantValue) and owner.value is None
+        return self.function if is_none else MethodValue(self.function, owner)
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.function)}.__get__"
 
 
 class CodeValue(Value):

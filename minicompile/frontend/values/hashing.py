@@ -1,0 +1,110 @@
+"""Keys of dicts and elements of sets, while tracing.
+
+In: values. Out: what stands for them in the real dict that a picture of a dict is: the constant itself; the value, for
+an object that is hashed by identity; a `HashedKey`, whose hash and equality are those that the object's class defines.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import unsupported_call
+from .base import NotConstant, Value, fail
+from .callables import rule
+from .classes import ClassValue
+from .constant import ConstantValue, specialized
+from .containers import SequenceValue
+from .functions import FunctionValue
+from .objects import ObjectValue, static_lookup
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+
+class HashedKey:
+    """An object whose class says what its hash is, and what it is equal to."""
+
+    __slots__ = ("hash", "tr", "value")
+
+    def __init__(self, tr: Tracer, value: Value, number: int) -> None:
+        self.tr = tr
+        self.value = value
+        self.hash = number
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        from ..operators import equal
+
+        if isinstance(other, HashedKey) and other.value is self.value:
+            return True
+        tr, epoch = self.tr, self.tr.epoch
+        right = other.value if isinstance(other, HashedKey) else other if isinstance(other, Value) else None
+        result = equal(tr, self.value, right if right is not None else tr.constant(other))
+        if tr.epoch != epoch:  # how often it is called is the dict's business
+            raise self.value.cannot("comparing, as a key, with an __eq__ that has effects,")
+        return result
+
+
+def key_of(tr: Tracer, value: Value) -> Any:
+    """A hashable stand-in for a dict key or set element. Raises Break for keys whose hash is not known."""
+    value = specialized(tr, value.realize(tr))
+    try:
+        raw = value.const(tr)
+    except NotConstant:
+        return _key_of_object(tr, value)
+    try:
+        hash(raw)
+    except TypeError as error:
+        fail(error, is_exact=True)
+    return raw
+
+
+def _key_of_object(tr: Tracer, value: Value) -> Any:
+    if isinstance(value, (FunctionValue, ClassValue)):
+        return value
+    if isinstance(value, SequenceValue) and issubclass(value.kind, tuple):
+        return tuple(key_of(tr, element) for element in value.elements)
+    if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
+        tr.hashed_by_identity(value)
+        return value
+    return HashedKey(tr, value, _own_hash(tr, value))
+
+
+def _own_hash(tr: Tracer, value: Value) -> int:
+    """What the object's `__hash__` returns."""
+    raw = static_lookup(value.python_type(), "__hash__")
+    if raw is None:
+        fail(TypeError(f"unhashable type: '{value.python_type().__name__}'"), is_exact=True)
+    if not isinstance(value, ObjectValue) or not isinstance(raw, types.FunctionType):
+        raise value.cannot("hashing")
+    epoch = tr.epoch
+    number = value.method(tr, "__hash__", raw).call(tr, [], {}).realize(tr)
+    if tr.epoch != epoch or type(getattr(number, "value", None)) is not int:
+        raise value.cannot("hashing, with a __hash__ that has effects or gives no plain number,")
+    return hash(number.const(tr))
+
+
+@rule(hash)
+def _hash(tr: Tracer, obj: Value) -> Value:
+    value = specialized(tr, obj.realize(tr))
+    tr.is_portable = False  # the hash of a text is another one in another process
+    if isinstance(value, ObjectValue):
+        return ConstantValue(_own_hash(tr, value))
+    raw = key_of(tr, value)
+    if not _is_hashed_by_value(raw):
+        raise unsupported_call("hash()", "of an object that is hashed by its address cannot be traced")
+    return ConstantValue(hash(raw))
+
+
+def _is_hashed_by_value(raw: Any) -> bool:
+    if type(raw) in (tuple, frozenset):
+        return all(map(_is_hashed_by_value, raw))
+    return isinstance(raw, HashedKey) or type(raw) in (int, float, complex, bool, str, bytes)
+
+
+__all__ = ["HashedKey", "key_of"]
