@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         stats,
     )
     from .backends import list_backends, register_backend
+    from .buckets import bucket
     from .inspect.compare import compare
     from .inspect.explain import explain
     from .inspect.explore import explore
@@ -48,6 +49,7 @@ _HOMES = {
         "api",
     ),
     **dict.fromkeys(("list_backends", "register_backend"), "backends"),
+    "bucket": "buckets",
     "compare": "inspect.compare",
     "explain": "inspect.explain",
     "explore": "inspect.explore",
@@ -58,6 +60,7 @@ __all__ = [
     "__version__",
     "allow_in_graph",
     "assume_constant_result",
+    "bucket",
     "compare",
     "compile",
     "config",

@@ -193,3 +193,18 @@ class InductorWatch:
 def _unseen(source: str) -> str:
     """C++ that no cache of compiled libraries knows."""
     return f"{source}\n// {uuid.uuid4()}\n"
+
+
+def infer_size(shape: Any, numel: Any) -> list[Any]:
+    """A shape with its -1 filled in, for so many elements. Raises RuntimeError where they do not fit."""
+    from torch._prims_common import infer_size as theirs
+
+    return list(theirs(shape, numel))
+
+
+def is_known_contiguous(tensor: Any) -> bool:
+    """Whether a fake tensor is contiguous for all sizes that its symbols may stand for; assumes nothing about them."""
+    import torch._prims_common as common
+
+    known = getattr(common, "is_contiguous_or_false", None)
+    return bool(known(tensor)) if known is not None else False

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.graph import Node
+from ..ir.symbols import is_static
 from ..ir.types import Dim, Shape, TensorType, contiguous_strides
 from .axes import NoCommonRefinement, regroup
 
@@ -61,6 +62,9 @@ def _reshaped(view: StridedView, shape: Shape) -> StridedView:
     if any(size == 0 for size in shape):
         return whole(shape, contiguous_strides(shape))
     flat = merge([factor for dim in view.dims for factor in dim])
+    if len(flat) == 1 and not all(map(is_static, (flat[0][0], *shape))):
+        # One stride for all: it has any shape of as many elements, which need not follow from the expressions.
+        return whole(shape, [stride * flat[0][1] for stride in contiguous_strides(shape)])
     return StridedView(tuple(map(merge, regroup(flat, shape, lambda f: f[0], _split))), view.offset)
 
 

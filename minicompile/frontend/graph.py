@@ -101,6 +101,7 @@ class GraphBuilder:
 
     def tensor_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
         """The value of a tensor from outside, guarded."""
+        tr.guards.read(source, tr.here())
         dims = self._dynamic_dims(tensor, source)
         fake = self._fakify(tr, tensor, source, dims)
         node = self._placeholder(f"{source.name()}", fake)

@@ -59,7 +59,9 @@ def advance(tr: Tracer, frame: Frame) -> Value | None:
     if tr.observer is not None:
         tr.observer.step(tr, frame, instruction)
     try:
-        return step(tr, frame, instruction)
+        result = step(tr, frame, instruction)
+        tr.note_causes()
+        return result
     except UserError as error:
         from .handlers_exceptions import catch
 

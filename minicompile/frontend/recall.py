@@ -61,6 +61,7 @@ _PORTABLE_GUARDS = (
 @dataclass
 class StoredEntry:
     guards: list[kinds.Guard]
+    causes: list[str]
     text: EntryText
     graph: StoredGraph | None
     listing: FxListing | None
@@ -104,7 +105,9 @@ def recall(place: str, segment: Segment) -> Entry | None:
 def _entry(stored: StoredEntry, segment: Segment, start: float) -> Entry:
     from .segments import Entry, GraphRecord
 
-    guards = GuardSet(stored.guards)
+    guards = GuardSet()
+    for guard, cause in zip(stored.guards, stored.causes, strict=True):
+        guards.add(guard, cause)
     text, namespace, check = assemble(segment, guards, stored.text)
     namespace.update(surroundings(segment))
     graphs = []
@@ -139,11 +142,12 @@ def _functions(guards: list[kinds.Guard]) -> list[FunctionType]:
 
 def _stored(entry: Entry, text: EntryText) -> StoredEntry:
     owners = {id(code) for guard in entry.guards for code in _codes_of(guard)}
-    guards = [_portable(guard, owners) for guard in _without_twins(entry.guards)]
+    kept = _without_twins(entry.guards)
+    guards, causes = [_portable(guard, owners) for guard in kept], [entry.guards.cause(guard) for guard in kept]
     if not entry.graphs:
-        return StoredEntry(guards, text, None, None, entry.effects)
+        return StoredEntry(guards, causes, text, None, None, entry.effects)
     (record,) = entry.graphs
-    return StoredEntry(guards, text, pack(record.compiled, dumps), list_graph(record.gm), entry.effects)
+    return StoredEntry(guards, causes, text, pack(record.compiled, dumps), list_graph(record.gm), entry.effects)
 
 
 def _without_twins(guards: GuardSet) -> list[kinds.Guard]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import VerificationError
+from ..config import config
+from ..errors import RecompileLimitError, VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
 from ..runtime.collector import paused
@@ -29,7 +30,7 @@ from .bytecode import decode
 from .layout import Layout, argument_names, call_like
 from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
-from .reports import log_entry
+from .reports import log_entry, log_opened
 from .side_effects import EffectRecord
 from .skip import needs_eager_below, why_not_function
 from .widening import OpenNumbers
@@ -125,7 +126,7 @@ class Segment:
         self.layout = layout
         self.entries: RecentFirst[Entry] = RecentFirst()
         self.name = f"{code.co_name} ({code.co_filename}:{self.line})"
-        self.policy = RecompilePolicy(self.name)
+        self.policy = RecompilePolicy(self.name, warns=not ctx.may_not_run_eagerly)
         self.open = OpenNumbers()
         self.lock = threading.RLock()
         self.is_exhausted = False
@@ -200,13 +201,17 @@ class Segment:
         self.release()
         values = dict(zip(self.layout.parameters(), slots, strict=True))
         misses = [reasons(entry.guards, func, values) for entry in self.entries.entries]
-        decision = self.policy.decide(self._call_text(), misses)
+        opened = self._widened(func, values) if misses else self.open
+        decision = self.policy.decide(self._call_text(), misses, opened.beyond(self.open))
         if decision.action == "eager":
+            if self.ctx.may_not_run_eagerly:
+                raise RecompileLimitError(decision.reason)
             self.is_exhausted = True
             return None
         if misses:
             self.ctx.stats["recompiles"] += 1
-            self._widen(func, values)
+            log_opened(self.name, opened.beyond(self.open))
+            self.open = opened
         with self.ctx.translating(), paused():
             entry = self._made(func, slots)
         self.ctx.note(entry)
@@ -236,10 +241,11 @@ class Segment:
     def _call_text(self) -> str:
         return f"{self.code.co_name}({', '.join(self.layout.names)})"
 
-    def _widen(self, func: FunctionType, values: dict[str, Any]) -> None:
-        """Numbers and sizes that were seen to vary become symbols from now on (unless sizes are to stay static)."""
-        if self.ctx.dynamic is not False:
-            self.open = self.open.with_varying((entry.guards for entry in self.entries), func, values)
+    def _widened(self, func: FunctionType, values: dict[str, Any]) -> OpenNumbers:
+        """What is open once numbers and sizes that were seen to vary are (unless all are to stay static)."""
+        if self.ctx.dynamic is False:
+            return self.open
+        return self.open.with_varying((entry.guards for entry in self.entries), func, values)
 
     # ---- eager ----
 
@@ -275,6 +281,11 @@ class CompileContext:
         self._tails: EagerTail | None = None
         self._lock = threading.RLock()
         self._thread = threading.local()
+
+    @property
+    def may_not_run_eagerly(self) -> bool:
+        """Whether reaching the recompile limit is an error."""
+        return self.fullgraph or config.strict
 
     # ---- segments ----
 

@@ -110,6 +110,7 @@ class Tracer:
             raise unsupported("The attribute dict of an object whose attributes were set cannot be traced.")
         if type(obj) is int:
             number = self.graph.int_input(obj, source)
+            self.guards.read(source, self.here())
             if isinstance(number, torch.SymInt):  # 0 and 1 stay constants
                 return self.number(number, source)
         if type(obj) is float and self.graph.is_open(source) and math.isfinite(obj):
@@ -178,19 +179,26 @@ class Tracer:
 
     def here(self) -> str:
         """The user's `file:line` that is being traced."""
+        if self.frame is None:
+            return ""
         place = self.origin("")
         return f"{place.file}:{place.line}"
 
+    def note_causes(self) -> None:
+        """What tracing has just assumed about symbols, it has assumed here."""
+        if self.graph.shapes is not None:
+            self.graph.shapes.attribute(self.here)
+
     def guard(self, guard: Guard) -> None:
-        self.guards.add(guard)
+        self.guards.add(guard, self.here())
 
     def guard_type(self, source: Source, obj: Any) -> None:
         if not isinstance(source, ConstSource):
-            self.guards.add(TypeGuard.of(source, obj))
+            self.guard(TypeGuard.of(source, obj))
 
     def guard_identity(self, source: Source, obj: Any) -> None:
         if not isinstance(source, ConstSource):
-            self.guards.add(IdentityGuard.of(source, obj))
+            self.guard(IdentityGuard.of(source, obj))
 
     def guard_same(self, known: Value, obj: Any, source: Source) -> None:
         """The object that `known` stands for has been met again at another place."""
@@ -202,7 +210,7 @@ class Tracer:
         elif isinstance(first, ConstSource) or isinstance(known, (ClassValue, PyModuleValue)):
             self.guard_identity(source, obj)
         else:
-            self.guards.add(SameObjectGuard(first, source))
+            self.guard(SameObjectGuard(first, source))
 
     def guard_distinct(self, left: Value, right: Value) -> None:
         """Two objects from outside were different ones, and the program has seen that."""
@@ -211,7 +219,7 @@ class Tracer:
             return
         if isinstance(first, ConstSource) and isinstance(second, ConstSource):
             return
-        self.guards.add(DistinctObjectsGuard((first, second)))
+        self.guard(DistinctObjectsGuard((first, second)))
 
     def has_changed_a_list(self) -> bool:
         """Whether the journal changes a list that existed before the frame."""

@@ -19,7 +19,16 @@ from ..guards import FrameValues, GuardSet
 from ..guards.constants import constant_key
 from ..guards.kinds import ConstantGuard
 from ..guards.tensors import TensorGuard
-from .sources import FreeCellSource, GlobalSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
+from .sources import (
+    FreeCellSource,
+    GlobalSource,
+    InstanceDictSource,
+    ItemSource,
+    LocalSource,
+    SizeSource,
+    Source,
+    StackSource,
+)
 from .values.real_iterators import PeekSource
 
 _WHERE = (LocalSource, StackSource, FreeCellSource, GlobalSource, ItemSource, InstanceDictSource, PeekSource)
@@ -41,6 +50,16 @@ class OpenNumbers:
 
     def __bool__(self) -> bool:
         return bool(self.numbers or self.sizes or self.marked)
+
+    def beyond(self, before: OpenNumbers) -> list[str]:
+        """What is open here and was not before, as the user writes it: `lr`, `x.shape[0]`."""
+        numbers = sorted(source.path() for source in self.numbers - before.numbers)
+        sizes = [
+            SizeSource(source, dim).path()
+            for source, dims in self.sizes.items()
+            for dim in sorted(dims - before.sizes.get(source, frozenset()))
+        ]
+        return numbers + sizes
 
     def with_varying(
         self, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]

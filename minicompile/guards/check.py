@@ -369,7 +369,20 @@ class FrameValues:
         return self._seen[source]
 
 
-def reasons(guards: Iterable[Guard], function: Any, values: Mapping[str, Any]) -> list[str]:
+class Reason(str):
+    """Why a guard does not hold: one sentence, and the guard."""
+
+    guard: Guard
+
+    @staticmethod
+    def of(sentence: str, guard: Guard, cause: str) -> Reason:
+        """`cause` is the user's line that made it a guard."""
+        result = Reason(f"{sentence}, read at {cause}" if cause and cause not in sentence else sentence)
+        result.guard = guard
+        return result
+
+
+def reasons(guards: Iterable[Guard], function: Any, values: Mapping[str, Any]) -> list[Reason]:
     """Why a check missed, in the user's terms: one sentence for each guard that does not hold.
 
     A guard that only fails because one on its base does (reading `self.weight` of something else) is left out.
@@ -377,14 +390,14 @@ def reasons(guards: Iterable[Guard], function: Any, values: Mapping[str, Any]) -
     """
     frame = FrameValues(function, values)
     failed: set[Source] = set()
-    messages: list[str] = []
+    messages: list[Reason] = []
     tensors: dict[int, TensorGuard] = {}
     for guard in guards:
         if any(ancestor in failed for source in guard.sources() for ancestor in source.ancestors()):
             continue
         message = guard.explain(frame) or (isinstance(guard, TensorGuard) and _twin(guard, frame, tensors)) or None
         if message:
-            messages.append(message)
+            messages.append(Reason.of(message, guard, guards.cause(guard) if isinstance(guards, GuardSet) else ""))
             failed.update(guard.sources())
     return messages
 

@@ -20,6 +20,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from ..config import config
 from ..logs import Log
+from .check import Reason
+from .kinds import ConstantGuard, IdentityGuard, KeysGuard, LengthGuard, TypeGuard
+from .sizes import SizeGuard
+from .tensors import TensorGuard
 
 _log = Log("recompiles")
 
@@ -31,17 +35,26 @@ class RecompileRecord:
     Attributes:
         call: what was called and with what, in the user's terms.
         reasons: one per failed guard; of the entry that was nearest to a hit.
+        opened: what is an input from now on because it was seen to vary, as the user writes it: `lr`, `x.shape[0]`.
         time: seconds since the epoch.
     """
 
     call: str
     reasons: tuple[str, ...]
     compiled: bool
+    opened: tuple[str, ...] = ()
     time: float = field(default_factory=time.time, compare=False)
 
     def __str__(self) -> str:
         why = "; ".join(self.reasons) or "no entry fitted"
-        return f"{self.call} {'compiled again' if self.compiled else 'runs eagerly'}: {why}"
+        return f"{self.call} {'compiled again' if self.compiled else 'runs eagerly'}: {why}{self._from_now_on()}"
+
+    def _from_now_on(self) -> str:
+        if not self.opened:
+            return ""
+        several = len(self.opened) > 1
+        names = f"{', '.join(self.opened[:-1])} and {self.opened[-1]}" if several else self.opened[0]
+        return f"; {names} {'are inputs' if several else 'is an input'} from now on"
 
 
 @dataclass(frozen=True)
@@ -56,11 +69,12 @@ class RecompilePolicy:
     """One per segment.
 
     `name` is how the user knows the piece (`forward (model.py:12)`); `limit` None means `config.recompile_limit`, read
-    at each miss.
+    at each miss. Without `warns`, whoever asks says what the limit means.
     """
 
-    def __init__(self, name: str, limit: int | None = None) -> None:
+    def __init__(self, name: str, limit: int | None = None, *, warns: bool = True) -> None:
         self.name = name
+        self.warns = warns
         self.records: list[RecompileRecord] = []
         self._limit = limit
         self._warned = False
@@ -69,19 +83,20 @@ class RecompilePolicy:
     def limit(self) -> int:
         return self._limit if self._limit is not None else config.recompile_limit
 
-    def decide(self, call: str, misses: Sequence[Sequence[str]]) -> Decision:
+    def decide(self, call: str, misses: Sequence[Sequence[str]], opened: Sequence[str] = ()) -> Decision:
         """Decide after a miss, and record it.
 
         Args:
             call: what was called, for the record.
             misses: for each existing entry, why it did not fit; empty on the first call, which is no recompile.
+            opened: what will be an input from now on, if this compiles again.
         """
         if not misses:
             return Decision("compile", "first call")
         closest = min(misses, key=_distance)
         nearest = tuple(closest)
         compile_again = len(misses) < self.limit
-        record = RecompileRecord(call, nearest, compile_again)
+        record = RecompileRecord(call, nearest, compile_again, tuple(opened) if compile_again else ())
         if compile_again or not self._warned:
             self.records.append(record)
         if compile_again:
@@ -90,11 +105,12 @@ class RecompilePolicy:
         return self._refuse(nearest)
 
     def _refuse(self, nearest: tuple[str, ...]) -> Decision:
-        reason = f"{self.name} was compiled {self.limit} times, which is the limit"
-        if not self._warned:
+        """The reason is the warning's text: whoever may not run eagerly raises with it."""
+        message = self._warning(nearest)
+        if not self._warned and self.warns:
             self._warned = True
-            warnings.warn(self._warning(nearest), RuntimeWarning, stacklevel=2)
-        return Decision("eager", reason)
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return Decision("eager", message)
 
     def _warning(self, nearest: tuple[str, ...]) -> str:
         counts = Counter(_subject(reason) for record in self.records for reason in record.reasons)
@@ -103,14 +119,31 @@ class RecompilePolicy:
             f"minicompile compiled {self.name} {self.limit} times, which is the limit; calls that fit none of these "
             f"run eagerly from now on. What kept changing: {often or 'unknown'}. "
             f"Last: {'; '.join(nearest) or 'unknown'}. "
-            f"If it is a size, try dynamic=True; if it is a number, pass it as a tensor; "
-            f"minicompile.config.recompile_limit raises the limit."
+            f"What to do: {_advice(nearest)}; or raise minicompile.config.recompile_limit."
         )
 
 
 def _distance(reasons: Sequence[str]) -> int:
     """How far an entry was from a hit; one without reasons (all guards hold now) tells least."""
     return len(reasons) or sys.maxsize
+
+
+_ADVICE: dict[type, str] = {
+    ConstantGuard: "a number that decides about branches or sizes has an entry for each value: pass it as a tensor",
+    TensorGuard: "let sizes vary (dynamic=None or True, mark_dynamic), or pad them with minicompile.bucket",
+    SizeGuard: "the sizes decide about branches or shapes: pad them with minicompile.bucket",
+    IdentityGuard: "make the object once, outside of the compiled function",
+    TypeGuard: "call with values of one type",
+    KeysGuard: "keep the keys of the dict the same from call to call",
+    LengthGuard: "keep the number of items the same from call to call, or stack them in a tensor",
+}
+
+
+def _advice(reasons: Sequence[str]) -> str:
+    """What the user can do about the facts that changed last, by their kind."""
+    kinds = [type(reason.guard) for reason in reasons if isinstance(reason, Reason)]
+    found = list(dict.fromkeys(_ADVICE[kind] for kind in kinds if kind in _ADVICE))
+    return "; ".join(found) or "for a size try dynamic=True, for a number pass a tensor"
 
 
 def _subject(reason: str) -> str:

@@ -135,9 +135,11 @@ class SymbolicShapes:
         printed = _printed("", expr, symbols, ())
         return ComputedSource(printed.template, printed.terms)
 
-    def attribute(self, cause: str) -> None:
-        """Whatever was assumed since the last call of this was assumed at `cause`, the user's `file:line`."""
-        self._causes.extend([cause] * (len(self.env.guards) - len(self._causes)))
+    def attribute(self, cause: Callable[[], str]) -> None:
+        """Whatever was assumed since the last call of this was assumed at `cause()`, the user's `file:line`."""
+        count = len(self.env.guards) - len(self._causes)
+        if count:
+            self._causes.extend([cause()] * count)
 
     def _torch_source(self, source: Source) -> Any:
         from torch._dynamo.source import LocalSource
@@ -262,7 +264,7 @@ class SymbolicShapes:
 
     def _assumed(self) -> Iterator[tuple[sympy.Basic, str]]:
         """What tracing decided about the symbols and what does not follow from their ranges, with the user's line."""
-        self.attribute("")
+        self.attribute(str)
         for guard, cause in zip(self.env.guards, self._causes, strict=True):
             is_float = any(is_float_symbol(symbol.name) for symbol in guard.expr.free_symbols)  # they have no ranges
             if is_float or self.env._maybe_evaluate_static(guard.expr, axioms=()) is None:

@@ -6,12 +6,36 @@ Out: `SizeGuard`s.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ..frontend.sources import ARITHMETIC, Source, namespaced
 from .kinds import Frame, Guard, Scope
 from .tensors import TENSOR_RANK
+
+_BOUND = re.compile(r"\{0\} (>=|<=) (-?\d+)")
+
+
+def implied(guards: Iterable[SizeGuard]) -> set[SizeGuard]:
+    """The bounds that a stricter bound of the same number implies."""
+    strictest: dict[tuple[Source, str], tuple[int, SizeGuard]] = {}
+    weaker: set[SizeGuard] = set()
+    for guard in guards:
+        found = _BOUND.fullmatch(guard.template)
+        if found is None:
+            continue
+        key, bound = (guard.terms[0], found[1]), int(found[2])
+        other = strictest.get(key)
+        if other is not None and (bound <= other[0]) == (found[1] == ">="):
+            weaker.add(guard)
+            continue
+        if other is not None:
+            weaker.add(other[1])
+        strictest[key] = bound, guard
+    return weaker
+
 
 _NAMES = {**ARITHMETIC, "inf": float("inf"), "nan": float("nan")}
 

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..torch_compat import elementwise_strides
+from ..torch_compat import elementwise_strides, infer_size, is_known_contiguous
+from .symbols import dims_product
 from .types import contiguous_strides
 
 Strides = tuple[Any, ...]
@@ -75,8 +76,37 @@ def corrected(func: Any, args: tuple[Any, ...], result: Any) -> Any:
     return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
 
 
+_VIEWS = frozenset({torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default})
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call on fake tensors, with eager's strides."""
+    viewed = _view_of_contiguous(*args) if func in _VIEWS else None
+    return viewed if viewed is not None else corrected(func, args, func(*args, **kwargs))
+
+
+def _view_of_contiguous(tensor: torch.Tensor, shape: Any) -> torch.Tensor | None:
+    """A contiguous tensor of symbolic sizes in another shape, or None where this is not for us to say.
+
+    Torch's shape rule looks for a chain of splits and joins that leads from one shape to the other. Every step that it
+    tries is an assumption about the sizes, and the entry is then for few of them: `x.view(-1, 4, 3)` needs one fact
+    alone, that the number of elements is divisible by 12.
+    """
+    if len(shape) < 2 or tensor.dim() == 0 or not _is_symbolic((*tensor.shape, *shape)):
+        return None
+    if not is_known_contiguous(tensor) or tensor.numel() == 0:
+        return None
+    sizes = infer_size(shape, tensor.numel())
+    torch._check(dims_product(sizes) == tensor.numel())
+    return tensor.as_strided(sizes, [dims_product(sizes[dim + 1 :]) for dim in range(len(sizes))])
+
+
+def _is_symbolic(sizes: tuple[Any, ...]) -> bool:
+    return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
 class EagerStrides(TorchDispatchMode):
     """Enter it after a FakeTensorMode: its results then have eager's strides."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        return corrected(func, args, func(*args, **(kwargs or {})))
+        return run(func, args, kwargs or {})

@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..body_calls import checkpointed
-from ..ir.fake_strides import corrected
+from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from ..torch_compat import restore_modes, save_modes
@@ -114,7 +114,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if _writes_secretly(func, args):
             raise _HiddenWrite() if self.may_retry else LoweringError(f"{func} writes to its arguments unseen")
-        result = corrected(func, args, func(*args, **kwargs))
+        result = run(func, args, kwargs)
         if result is None or isinstance(result, (torch.Tensor, tuple, list)):
             self.trace.calls.append(Call(func, args, kwargs, result, self.origin))
         return result

@@ -104,7 +104,7 @@ def _build(library: Path, source: str, command: list[str], libraries: list[str])
         os.replace(scratch, library)
     finally:
         scratch.unlink(missing_ok=True)
-    log.debug("built %s in %.2f s", library, time.perf_counter() - start)
+    log.info("built %s in %.2f s", library, time.perf_counter() - start)
     return library
 
 

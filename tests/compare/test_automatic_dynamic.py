@@ -252,3 +252,27 @@ def test_a_transformer_compiles_twice_for_thirty_shapes(train):
 
 def gradients(call, model, tokens):
     return torch.autograd.grad(call(tokens).square().mean(), list(model.parameters()))
+
+
+VIEWS = {
+    "view": lambda x: x.view(-1, 4, 3) * 2,
+    "reshape of a result": lambda x: (x + 1).reshape(-1, 4, 3).sum(1),
+    "indexed": lambda x: (x * 2).view(-1, 4, 6)[:, 1] + 1,
+    "groups": lambda x: x.view(4, -1, 6).transpose(0, 1).reshape(-1, 24) + 1,
+    "divided size": lambda x: x.view(4, x.shape[0] // 4, 6).sum(1),
+    "unflatten": lambda x: x.unflatten(0, (4, -1)) * 2,
+    "softmax": lambda x: x.view(-1, 4, 3).softmax(1) + x.view(-1, 4, 3),
+    "transposed": lambda x: x.t().reshape(-1, 4) * 2,
+    "joined": lambda x: torch.cat([x, x * 2]).view(-1, 2, 3).mean(-1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_shapes_of_as_many_elements_assume_only_that_the_sizes_divide(name, dynamic):
+    fn = VIEWS[name]
+    compiled = minicompile.compile(fn, dynamic=dynamic, fullgraph=True)  # which refuses to run a graph in eager
+    for rows in (8, 12, 16, 4, 40, 12):
+        x = torch.randn(rows, 6)
+        assert_same(compiled(x), fn(x))
+    assert len(compiled.entries) <= 3, compiled.recompiles  # the third where a size of the result is 1
