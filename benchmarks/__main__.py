@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure the suite, print the table, write JSON and SVG.
 
-    python -m benchmarks [--only NAME] [--quick] [--threads N] [--no-inductor] [--warm] [--out DIR]
+    python -m benchmarks [--only NAME] [--quick] [--threads N] [--no-inductor] [--warm | --dynamic] [--out DIR]
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="how often each candidate takes its turn")
     parser.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
     parser.add_argument("--warm", action="store_true", help="first results of new processes with warm caches, instead")
+    parser.add_argument("--dynamic", action="store_true", help="kernels for all sizes beside those for one, instead")
     parser.add_argument("--out", type=Path, default=Path("bench-output"), help="where bench.json and bench.svg go")
     return parser
 
@@ -56,6 +57,10 @@ def _run(args: argparse.Namespace) -> int:
 
         return report_warm(rows, console)
     rounds = args.rounds or (7 if args.quick else 15)
+    if args.dynamic:
+        from .dynamic import report_dynamic
+
+        return report_dynamic(rows, console, rounds)
     _warm_up(not args.no_inductor)
     results = []
     for row in rows:

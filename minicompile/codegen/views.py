@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir.graph import Node
 from ..ir.symbols import is_static
-from ..ir.types import Dim, Shape, TensorType, contiguous_strides
+from ..ir.types import Dim, Shape, TensorType, contiguous_strides, is_dense
 from .axes import NoCommonRefinement, regroup
 
 Factor = tuple[Dim, Dim]
@@ -91,19 +91,6 @@ def _sliced(view: StridedView, node: Node) -> StridedView:
     stride = factors[0][1] if factors else 0
     new = () if size == 1 else ((size, stride * step),)
     return StridedView((*view.dims[:dim], new, *view.dims[dim + 1 :]), view.offset + start * stride)
-
-
-def is_dense(type: TensorType) -> bool:
-    """Whether the strides are a permutation of contiguous ones: every element has one place, without gaps."""
-    step: Dim = 1
-    left = [(size, stride) for size, stride in zip(type.shape, type.strides, strict=True) if size != 1]
-    while left:
-        found = next((item for item in reversed(left) if item[1] == step), None)
-        if found is None:
-            return type.numel == 0
-        left.remove(found)
-        step = step * found[0]
-    return True
 
 
 def layout(type: TensorType) -> Shape:

@@ -121,6 +121,19 @@ def contiguous_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
+def is_dense(type: TensorType) -> bool:
+    """Whether the strides are a permutation of contiguous ones: every element has one place, without gaps."""
+    step: Dim = 1
+    left = [(size, stride) for size, stride in zip(type.shape, type.strides, strict=True) if size != 1]
+    while left:
+        found = next((item for item in reversed(left) if item[1] == step), None)
+        if found is None:
+            return type.numel == 0
+        left.remove(found)
+        step = step * found[0]
+    return True
+
+
 def view_strides(shape: Shape, strides: Shape, new_shape: Shape) -> Shape | None:
     """Strides of the view of a tensor in another shape, or None if only a copy has that shape.
 

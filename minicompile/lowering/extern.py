@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.graph import Node
-from ..ir.types import TensorType, contiguous_strides
+from ..ir.types import TensorType, contiguous_strides, is_dense
 from .emit import KERNEL_DTYPES
 from .errors import LoweringError
 
@@ -67,9 +67,9 @@ def _emit_view(c: Converter, call: Call, types: list[TensorType | None]) -> list
 
 
 def may_overlap(type: TensorType) -> bool:
-    """Whether two elements may share an address; judged for static strides, others count as overlapping."""
+    """Whether two elements may share an address; symbolic ones that are not plainly dense count as overlapping."""
     if not type.is_static:
-        return not type.is_contiguous
+        return not is_dense(type)
     reach = 0
     for stride, size in sorted(zip(type.strides, type.shape, strict=True)):
         if size > 1:

@@ -17,6 +17,10 @@ def shapes_of(*sizes):
     return [(size, 6) for size in sizes]
 
 
+def restrided(t):
+    return t.as_strided(t.shape, t.stride())
+
+
 PROGRAMS = {
     "size in arithmetic": lambda x: x * x.shape[0] + x.size(0) // 2 - x.shape[0] % 3,
     "true division": lambda x: x.sum(0) / x.shape[0],
@@ -37,6 +41,7 @@ PROGRAMS = {
     "softmax over it": lambda x: (x.softmax(0), x.mean(0), x.var(0), x.amax(0), x.cumsum(0)),
     "in place": lambda x: x.clone().mul_(2).add_(x.shape[0]),
     "outer": lambda x: x[:, :1] * x[:, 0],
+    "strides asked for": lambda x: restrided(torch.cat([x, x])[:, None].transpose(0, -1).flip(0)),
     "max of sizes": lambda x: torch.zeros(max(x.shape[0], 4)) + min(x.shape[0], 3),
 }  # fmt: skip
 
