@@ -107,7 +107,7 @@ def matches(expected: str, output: str) -> bool:
 
 
 def _trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))
+    return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
 
 
 def write(path: Path) -> None:
