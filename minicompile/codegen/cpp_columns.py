@@ -69,7 +69,7 @@ class ColumnPrinter(RowPrinter):
             self.out.add(f"alignas(64) {CPP_TYPES[value.dtype]} {name}[{size} * {self.tile}];")
         for value in self.kernel.body:
             if value.op in LEAVES:
-                self.out.add(self._statement(value, 0))
+                self.out.add(self.statement(value, 0))
 
     def _lanes(self, simd: bool = True) -> None:
         if simd:
@@ -97,7 +97,7 @@ class ColumnPrinter(RowPrinter):
         self._lanes()
         self._fetch(values)
         for value in values:
-            self.out.add(self._statement(value, k))
+            self.out.add(self.statement(value, k))
             if value.op != "store":
                 self.out.add(f"rows_{self.names[value]}[lane] = {self.names[value]};")
         self.out.close()
@@ -140,12 +140,12 @@ class ColumnPrinter(RowPrinter):
                          f"for (int64_t lane = 0; lane < lanes; ++lane) total_{acc.name}[lane] = {joined};")
         self.out.close()
 
-    def _statement(self, value: Value, k: int) -> str:
+    def statement(self, value: Value, k: int) -> str:
         if value.op == "reduce":
             acc = Accumulator(value, self.names[value])
             run = f"run_{acc.name}[lane]"
             return f"{run} = {acc.combined(run, self.names[value.args[0]])};"
-        return super()._statement(value, k)
+        return super().statement(value, k)
 
-    def _position(self) -> str:
-        return f"({super()._position()})*{self.tile} + lane"
+    def position(self) -> str:
+        return f"({super().position()})*{self.tile} + lane"

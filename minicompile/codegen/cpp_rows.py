@@ -13,6 +13,7 @@ import torch
 
 from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
+from .cpp_blocks import BlockLoop, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
@@ -61,6 +62,8 @@ class Lines:
 
 class RowPrinter:
     """Prints one kernel. A subclass that walks rows in another way overrides `body` and `plan`."""
+
+    calls_blocks = True
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -225,6 +228,10 @@ class RowPrinter:
             self._pass(k, loop, accumulators)
         self.out.add(*(acc.finish() for acc in accumulators))
 
+    def _computed(self, k: int, loop: Sequence[Value]) -> list[Value]:
+        """The values that loop k computes, and does not read back from where an earlier loop kept them."""
+        return [value for value in loop if self.stages.kept.get(value, k) >= k]
+
     def _is_scanned(self, value: Value, k: int) -> bool:
         """Whether loop k runs this scan (and does not read back what an earlier loop kept)."""
         return value.op == "scan" and self.stages.kept.get(value, k) >= k
@@ -263,7 +270,7 @@ class RowPrinter:
     ) -> None:
         """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
         self.out.add(*(acc.declare_run() for acc in accumulators))
-        fast = axis is not None and any(has_fast_form(value) and self.stages.kept.get(value, k) >= k for value in loop)
+        fast = axis is not None and any(map(has_fast_form, self._computed(k, loop)))
         if fast and axis is not None:
             self.out.add("int32_t far = 0;")
             self._simd_loop(axis, begin, end, k, loop, accumulators, fast=True)
@@ -287,6 +294,11 @@ class RowPrinter:
         """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
         scans = any(self._is_scanned(value, k) for value in loop)
         self.is_fast = fast and not scans
+        if axis is not None and not scans and self.calls_blocks and pays(axis, self._computed(k, loop)):
+            far = "reduction(|:far)" if self.is_fast else ""
+            BlockLoop(self, axis, k, loop).print(begin, end, accumulators, far)
+            self.is_fast = False
+            return
         if axis is not None:
             clauses = [acc.clause() for acc in accumulators] + (["reduction(|:far)"] if self.is_fast else [])
             if not scans:
@@ -327,9 +339,10 @@ class RowPrinter:
 
     def _block(self, values: Sequence[Value], k: int = 0) -> None:
         for value in values:
-            self.out.add(self._statement(value, k))
+            self.out.add(self.statement(value, k))
 
-    def _statement(self, value: Value, k: int) -> str:
+    def statement(self, value: Value, k: int) -> str:
+        """One instruction of loop k, and its row buffer's part in it."""
         args = [self.names[arg] for arg in value.args]
         if value.op == "store":
             buffer, index = value.attrs["buffer"], value.attrs["index"]
@@ -338,18 +351,18 @@ class RowPrinter:
             return Accumulator(value, self.names[value]).take(args[0])
         name, kept = self.names[value], self.kept.get(value)
         if kept is not None and self.stages.kept[value] < k:
-            return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self._position()}];"
+            return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self.position()}];"
         right = self._scan_step(value, args[0]) if value.op == "scan" else expression(value, args)
         if self.is_fast and has_fast_form(value):
             right = fast_text(value.op, args[0])
         text = f"const {CPP_TYPES[value.dtype]} {name} = {right};"
-        return text if kept is None or self.stages.kept[value] != k else f"{text} {kept}[{self._position()}] = {name};"
+        return text if kept is None or self.stages.kept[value] != k else f"{text} {kept}[{self.position()}] = {name};"
 
     def _scan_step(self, value: Value, arg: str) -> str:
         sign = "+" if value.attrs["kind"] == "cumsum" else "*"
         return f"({CPP_TYPES[value.dtype]})(carry_{self.names[value]} {sign}= {arg})"
 
-    def _position(self) -> str:
+    def position(self) -> str:
         """Place in a row buffer: row-major over the inner axes."""
         text = ""
         for axis in self.inner:

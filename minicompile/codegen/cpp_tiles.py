@@ -45,6 +45,8 @@ def transposed_axis(kernel: Kernel) -> Axis | None:
 class TilePrinter(RowPrinter):
     """See the module's docstring."""
 
+    calls_blocks = False  # rows of a tile are short
+
     def __init__(self, kernel: Kernel, across: Axis) -> None:
         self.across = across
         super().__init__(kernel)
@@ -79,7 +81,7 @@ class TilePrinter(RowPrinter):
         self.out.add(f"alignas(64) {CPP_TYPES[value.dtype]} {self._tile(value)}[{ACROSS * ALONG}];")
         self.out.open(self._within(self.along))
         self.out.open(self._within(self.across))
-        self.out.add(f"{self._place(value)} = {super()._statement(value, 0).partition('= ')[2]}")
+        self.out.add(f"{self._place(value)} = {super().statement(value, 0).partition('= ')[2]}")
         self.out.close()
         self.out.close()
 
@@ -98,7 +100,7 @@ class TilePrinter(RowPrinter):
         a, b = self.across.name, self.along.name
         return f"{self._tile(value)}[({a} - {a}_first) * {ALONG} + {b} - {b}_first]"
 
-    def _statement(self, value: Value, k: int) -> str:
+    def statement(self, value: Value, k: int) -> str:
         if value in self.tiles:
             return f"const {CPP_TYPES[value.dtype]} {self.names[value]} = {self._place(value)};"
-        return super()._statement(value, k)
+        return super().statement(value, k)

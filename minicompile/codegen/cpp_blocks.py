@@ -1,0 +1,224 @@
+"""Loops that compute exp, log, … a block at a time, by functions that are vectorised by hand (cpp_prelude_blocks.h).
+
+In: one loop of a row kernel's plan. Out: its text: *phases*, each a simd loop over a block of at most `BLOCK` elements;
+between them the calls of block functions, whose operands and results lie in small arrays in L1.
+
+    for part in blocks of the row:
+        for i in part: a0[i] = x[i] - max          phase 0
+        mc_exp_block(a0, a0, n)
+        for i in part: sum += a0[i]                phase 1
+
+All stores stand in the last phase: an output may be an input's memory, which an earlier phase must not have changed for
+a later one. A call that reads a tensor as it lies reads it there; one that is all the work stores its result itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..ir.ops import POINTWISE
+from ..runtime.cpu import simd_name
+from .cpp_reduce import Accumulator
+from .cpp_text import CPP_TYPES
+from .kernel_ir import Affine, Axis, Value
+
+if TYPE_CHECKING:
+    from .cpp_rows import RowPrinter
+
+FUNCTIONS = frozenset(("exp", "log", "tanh", "erf", "sigmoid"))
+"""Rows of the op table that have a function `mc_…_block`."""
+
+BLOCK = 512
+"""Elements of a block: an array of them is 2 KiB, so that a dozen fit L1."""
+
+SHORTEST = 64
+"""Elements that a row must have for the calls to pay."""
+
+
+def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
+    """Whether this processor has block functions that beat the scalar ones, and the loop work for them."""
+    return (
+        axis is not None
+        and axis.hint >= SHORTEST
+        and simd_name() == "avx512"
+        and any(value.op in FUNCTIONS and value.dtype is torch.float32 for value in loop)
+    )
+
+
+class BlockLoop:
+    """One loop of a `RowPrinter`, number `k`, over `axis`. What a value's text is, is the printer's business."""
+
+    def __init__(self, rows: RowPrinter, axis: Axis, k: int, loop: Sequence[Value]) -> None:
+        self.rows, self.axis, self.k, self.loop = rows, axis, k, loop
+        self.phase: dict[Value, int] = {}
+        for value in loop:
+            self.phase[value] = max((self._ready(arg) for arg in value.args), default=0)
+        self.last = max(self._ready(value) for value in loop)
+        self.phase.update({value: self.last for value in loop if value.op == "store"})
+        self._sink()
+        self.whole = self._stored_by_call()
+        self.shown = [self._shown(phase) for phase in range(self.last + 1)]
+        self.arrays: dict[Value, str] = {}  # value that a later phase reads → its array
+
+    # --- the plan -----------------------------------------------------------------------------------------------
+
+    def _read_back(self, value: Value) -> bool:
+        """Whether an earlier loop has kept the value."""
+        return self.rows.stages.kept.get(value, self.k) < self.k
+
+    def _kept_here(self, value: Value) -> bool:
+        return self.rows.stages.kept.get(value, -1) == self.k
+
+    def _is_call(self, value: Value) -> bool:
+        return value.op in FUNCTIONS and value.dtype is torch.float32 and not self._read_back(value)
+
+    def _is_leaf(self, value: Value) -> bool:
+        """Whether a later phase had better fetch or compute the value again than keep it."""
+        if self._read_back(value) or (value.op in ("load", "index") and not value.args):
+            return True
+        cheap = value.op in POINTWISE and POINTWISE[value.op].cost <= 1 and not self._kept_here(value)
+        return cheap and not self._is_call(value) and all(self._is_outside(arg) or self._is_leaf(arg) for arg in value.args)
+
+    def _is_outside(self, value: Value) -> bool:
+        return value not in self.phase
+
+    def _ready(self, value: Value) -> int:
+        """The first phase that can read the value; 0 for what stands outside of the loop."""
+        return self.phase[value] + self._is_call(value) if value in self.phase else 0
+
+    def _sink(self) -> None:
+        """Compute what only later phases read in the first of those: it then needs no array."""
+        for value in reversed(self.loop):
+            if value.op not in ("store", "reduce", "check") and not self._is_call(value) and not self._kept_here(value):
+                readers = [self.phase[user] for user in self.loop if value in user.args]
+                self.phase[value] = min(readers, default=self.phase[value])
+
+    def _stored_by_call(self) -> Value | None:
+        """The store of a loop in which one call is all the work."""
+        work = [value for value in self.loop if not self._is_leaf(value)]
+        if len(work) != 2 or not self._is_call(work[0]) or work[1].op != "store" or self._kept_here(work[0]):
+            return None
+        return work[1] if self._lies_as_it_is(work[1]) else None
+
+    def _lies_as_it_is(self, value: Value) -> bool:
+        """Whether a load or store is of neighbouring floats."""
+        buffer, index = value.attrs["buffer"], value.attrs["index"]
+        return buffer.dtype is torch.float32 and index.coefficient(self.axis.name) == 1
+
+    def _reads_memory(self, call: Value) -> bool:
+        """Whether the call's operand is a tensor as it lies."""
+        arg = call.args[0]
+        return arg.op == "load" and self._is_leaf(arg) and not self._read_back(arg) and self._lies_as_it_is(arg)
+
+    def _roots(self, phase: int) -> list[Value]:
+        """What a phase must compute: its own values but leaves, and the operands of the calls after it."""
+        roots = []
+        for value in self.loop:
+            if value is self.whole or self._is_leaf(value):
+                continue
+            if self._is_call(value):
+                if self.phase[value] == phase and not self._reads_memory(value):
+                    roots.append(value.args[0])
+            elif self.phase[value] == phase:
+                roots.append(value)
+        return [root for root in roots if root in self.phase]
+
+    def _shown(self, phase: int) -> list[Value]:
+        """The values that a phase names, in order: computed in it, or fetched from memory or from an array."""
+        wanted: set[Value] = set()
+        stack = self._roots(phase)
+        while stack:
+            value = stack.pop()
+            if value in wanted or value not in self.phase:
+                continue
+            wanted.add(value)
+            if self._is_computed(value, phase):
+                stack.extend(value.args)
+        return [value for value in self.loop if value in wanted]
+
+    def _is_computed(self, value: Value, phase: int) -> bool:
+        return not self._is_call(value) and (self.phase[value] == phase or self._is_leaf(value))
+
+    # --- the arrays ---------------------------------------------------------------------------------------------
+
+    def _assign_arrays(self) -> list[str]:
+        """Give each value that crosses phases an array, whose last reader's phase frees it. Returns declarations."""
+        last_read = {v: p for p, shown in enumerate(self.shown) for v in shown if not self._is_computed(v, p)}
+        free: dict[str, list[tuple[int, str]]] = {}
+        made = []
+        for value in sorted(self._crossing(last_read), key=self.phase.__getitem__):
+            if self._kept_here(value):
+                continue  # it has a row buffer
+            type, born = CPP_TYPES[value.dtype], self.phase[value]
+            pool = free.setdefault(type, [])
+            old = next((entry for entry in pool if entry[0] <= born), None)
+            if old is not None:
+                pool.remove(old)
+            else:
+                made.append((type, f"block{len(made)}"))
+            self.arrays[value] = old[1] if old else made[-1][1]
+            pool.append((last_read.get(value, born + 1), self.arrays[value]))
+        return [f"alignas(64) {type} {name}[{BLOCK}];" for type, name in made]
+
+    def _crossing(self, last_read: dict[Value, int]) -> list[Value]:
+        calls = (value for value in self.loop if self._is_call(value) and self.whole is None)
+        return list(dict.fromkeys((*calls, *last_read)))
+
+    def _place(self, value: Value) -> str:
+        """Where a value that crosses phases lies, at the axis's current index."""
+        if self._kept_here(value):
+            return f"{self.rows.kept[value]}[{self.rows.position()}]"
+        return f"{self.arrays[value]}[{self.axis.name} - part]"
+
+    # --- the text -----------------------------------------------------------------------------------------------
+
+    def print(self, begin: str, end: str, accumulators: Sequence[Accumulator], far: str) -> None:
+        """From `begin` to `end`, which are no more than a block apart where there are accumulators."""
+        out = self.rows.out
+        out.open(f"for (int64_t part = {begin}; part < {end}; part += {BLOCK})")
+        out.add(f"const int64_t stop = part + {BLOCK} < {end} ? part + {BLOCK} : {end};", *self._assign_arrays())
+        for phase in range(self.last + 1):
+            self._loop_of(phase, accumulators, far)
+            for value in self.loop:
+                if self._is_call(value) and self.phase[value] == phase:
+                    self._call(value)
+        out.close()
+
+    def _loop_of(self, phase: int, accumulators: Sequence[Accumulator], far: str) -> None:
+        shown, out = self.shown[phase], self.rows.out
+        if not shown:
+            return
+        clauses = [acc.clause() for acc in accumulators if acc.value in shown] + [far]
+        out.add(" ".join(["#pragma omp simd", *clauses]).rstrip())
+        out.open(f"for (int64_t {self.axis.name} = part; {self.axis.name} < stop; ++{self.axis.name})")
+        for value in shown:
+            name = self.rows.names[value]
+            if not self._is_computed(value, phase):
+                out.add(f"const {CPP_TYPES[value.dtype]} {name} = {self._place(value)};")
+                continue
+            out.add(self.rows.statement(value, self.k))
+            if value in self.arrays:
+                out.add(f"{self._place(value)} = {name};")
+        for call in self.loop:
+            if self._is_call(call) and self.phase[call] == phase and not self._reads_memory(call):
+                out.add(f"{self._target(call)} = {self.rows.names[call.args[0]]};")
+        out.close()
+
+    def _call(self, call: Value) -> None:
+        """The block function, from where its operand lies to where its result is to lie."""
+        out = self.rows.out
+        target = self._target(call)
+        source = self._element(call.args[0]) if self._reads_memory(call) else target
+        start = f"const int64_t {self.axis.name} = part;"
+        out.add(f"{{ {start} mc_{call.op}_block(&{source}, &{target}, stop - part); }}")
+
+    def _target(self, call: Value) -> str:
+        """Where the call's result goes, and its operand before."""
+        return self._place(call) if self.whole is None else self._element(self.whole)
+
+    def _element(self, value: Value) -> str:
+        index: Affine = value.attrs["index"]
+        return f"{value.attrs['buffer'].name}[{index.text('cpp')}]"

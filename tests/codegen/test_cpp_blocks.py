@@ -1,0 +1,116 @@
+"""Loops in phases around block functions: against float64, at every place where a block, a vector or a phase ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import minicompile
+from minicompile.codegen import cpp_blocks
+
+LENGTHS = (79, 512, 1039)
+
+
+@pytest.fixture(autouse=True)
+def block_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Phases are planned on every processor; their functions have a scalar form."""
+    monkeypatch.setattr(cpp_blocks, "simd_name", lambda: "avx512")
+
+
+def several(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Values of all phases are stored, one is read in three of them."""
+    a = torch.exp(x) * y
+    b = torch.log(a.abs() + 1) + x
+    return a, torch.tanh(b) * a, x + y, torch.erf(a - b)
+
+
+def entropy(x: Tensor, y: Tensor) -> Tensor:
+    p = torch.softmax(x, -1)
+    return -(p * torch.log(p + 1e-8)).sum(-1) + torch.logsumexp(y, -1)
+
+
+def two_reductions(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    e = torch.exp(x)
+    return e.sum(-1), (torch.sigmoid(e) * y).amax(-1), e / e.sum(-1, keepdim=True)
+
+
+def far_sines(x: Tensor, y: Tensor) -> Tensor:
+    """The block is done a second time with exact sines; its exponentials too."""
+    return torch.sin(torch.exp(x)) + torch.exp(torch.sin(y * 30000))
+
+
+def masked(x: Tensor, y: Tensor) -> Tensor:
+    return torch.softmax(x.masked_fill(y > 0.5, float("-inf")), -1) + torch.where(y > 0, torch.tanh(x), torch.exp(y))
+
+
+def gathered(x: Tensor, y: Tensor) -> Tensor:
+    index = (y.abs() * 1000).long() % x.shape[-1]
+    return torch.exp(torch.gather(x, -1, index)) * index
+
+
+def joined(x: Tensor, y: Tensor) -> Tensor:
+    return torch.tanh(torch.cat([x, torch.exp(y), F.pad(y, (3, 2))], -1))
+
+
+PROGRAMS: list[Callable[..., object]] = [several, entropy, two_reductions, far_sines, masked, gathered, joined,
+    lambda x, y: torch.exp(x), lambda x, y: torch.exp(x * 2 + y), lambda x, y: F.gelu(x + y) + y,
+    lambda x, y: F.gelu(x, approximate="tanh"), lambda x, y: F.silu(x) * y, lambda x, y: torch.log(x.abs()).relu(),
+    lambda x, y: torch.exp(torch.exp(x).neg()).log() * y, lambda x, y: torch.log_softmax(x + y, -1)]  # fmt: skip
+
+
+def close(got: object, want: object, tolerance: float) -> None:
+    pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
+    for one, other in pairs:
+        torch.testing.assert_close(one.double(), other.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
+def test_programs_at_every_length(fn: Callable[..., object]) -> None:
+    compiled = minicompile.compile(fn, dynamic=False)
+    for length in LENGTHS:
+        torch.manual_seed(length)
+        x, y = torch.randn(3, length), torch.randn(3, length)
+        exact = fn(x, y) if fn is far_sines else fn(x.double(), y.double())  # a rounded angle has another sine
+        close(compiled(x, y), exact, 2e-5)
+
+
+@pytest.mark.parametrize("fn", PROGRAMS[:1] + PROGRAMS[7:], ids=lambda fn: fn.__name__)
+def test_unknown_sizes_and_half_types(fn: Callable[..., object]) -> None:
+    compiled = minicompile.compile(fn, dynamic=True)
+    for length in (64, 777, 1):
+        x, y = torch.randn(2, length), torch.randn(2, length)
+        close(compiled(x, y), fn(x.double(), y.double()), 2e-5)
+    x, y = torch.randn(2, 700).bfloat16(), torch.randn(2, 700).bfloat16()
+    close(compiled(x, y), fn(x.double(), y.double()), 4e-2)
+
+
+def grow(x: Tensor, y: Tensor) -> None:
+    """Each is overwritten with what was computed from all of it."""
+    x.copy_(torch.exp(x) * x + torch.tanh(x * y))
+    y.exp_()
+
+
+def test_inputs_overwritten_in_phases() -> None:
+    for length in LENGTHS:
+        x, y = torch.randn(length), torch.randn(length)
+        mine, wide = (x.clone(), y.clone()), (x.double(), y.double())
+        minicompile.compile(grow)(*mine)
+        grow(*wide)
+        close(mine, wide, 2e-5)
+
+
+def test_blocks_are_used_where_they_pay_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def source(x: Tensor) -> str:
+        compiled = minicompile.compile(lambda x: torch.exp(x) + 1)
+        compiled(x)
+        return str(compiled.entries[0].graphs[0].compiled.native_source)
+
+    assert "mc_exp_block(" in source(torch.randn(64))
+    assert "mc_exp_block(" not in source(torch.randn(63))
+    assert "mc_exp_block(" not in source(torch.randn(640).double())
+    monkeypatch.setattr(cpp_blocks, "simd_name", lambda: "avx2")
+    assert "mc_exp_block(" not in source(torch.randn(641))
