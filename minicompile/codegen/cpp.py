@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from .cpp_columns import ColumnPrinter
 from .cpp_math import prelude
 from .cpp_rows import GRAIN, RowPrinter
+from .cpp_scans import ScanPrinter, has_scan
 from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Batch, Kernel, lane_axis
 from .pieces import pieces
@@ -82,4 +83,6 @@ def _print(kernel: Kernel) -> str:
     lane, across = lane_axis(kernel), transposed_axis(kernel)
     if lane is not None:
         return ColumnPrinter(kernel, lane).text()
+    if has_scan(kernel):
+        return ScanPrinter(kernel).text()
     return RowPrinter(kernel).text() if across is None else TilePrinter(kernel, across).text()

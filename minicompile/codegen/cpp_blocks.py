@@ -77,13 +77,10 @@ class BlockLoop:
 
     def _is_leaf(self, value: Value) -> bool:
         """Whether a later phase had better fetch or compute the value again than keep it."""
-        if self._read_back(value) or (value.op in ("load", "index") and not value.args):
+        if value not in self.phase or self._read_back(value) or (value.op in ("load", "index") and not value.args):
             return True
         cheap = value.op in POINTWISE and POINTWISE[value.op].cost <= 1 and not self._kept_here(value)
-        return cheap and not self._is_call(value) and all(self._is_outside(arg) or self._is_leaf(arg) for arg in value.args)
-
-    def _is_outside(self, value: Value) -> bool:
-        return value not in self.phase
+        return cheap and not self._is_call(value) and all(map(self._is_leaf, value.args))
 
     def _ready(self, value: Value) -> int:
         """The first phase that can read the value; 0 for what stands outside of the loop."""
@@ -148,7 +145,7 @@ class BlockLoop:
         """Give each value that crosses phases an array, whose last reader's phase frees it. Returns declarations."""
         last_read = {v: p for p, shown in enumerate(self.shown) for v in shown if not self._is_computed(v, p)}
         free: dict[str, list[tuple[int, str]]] = {}
-        made = []
+        made: list[tuple[str, str]] = []
         for value in sorted(self._crossing(last_read), key=self.phase.__getitem__):
             if self._kept_here(value):
                 continue  # it has a row buffer

@@ -26,7 +26,7 @@ NARROW = 128
 KEPT_BYTES = 1 << 18
 """Kept values of a tile at most; they should stay in L2."""
 
-RUN = 64
+RUN = 16
 """Elements of a column that are added in float before they go into a double."""
 
 
@@ -149,3 +149,6 @@ class ColumnPrinter(RowPrinter):
 
     def position(self) -> str:
         return f"({super().position()})*{self.tile} + lane"
+
+    def total(self, value: Value) -> str:
+        return super().total(value) + "[lane]"

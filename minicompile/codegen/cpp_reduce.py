@@ -16,7 +16,8 @@ from ..ir.ops import REDUCTIONS
 from .cpp_text import CPP_TYPES, literal
 from .kernel_ir import Value
 
-RUN = 512
+RUN = 64
+"""Elements of a run: four additions in each lane of a vector, whose roundings stay below the last one's."""
 
 _OMP = {"sum": "+", "prod": "*", "amax": "max", "amin": "min", "any": "|", "all": "&"}
 

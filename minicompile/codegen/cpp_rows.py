@@ -13,7 +13,7 @@ import torch
 
 from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
-from .cpp_blocks import BlockLoop, pays
+from .cpp_blocks import BLOCK, BlockLoop, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
@@ -22,7 +22,7 @@ from .stages import Stages, stage
 GRAIN = 16384
 """Elements below which starting threads costs more than it saves."""
 
-BLOCK = 4096
+SHARE = 4096
 """Elements of a pointwise kernel that one thread takes at a time: a page or more of every operand."""
 
 SPLIT = 65536
@@ -141,7 +141,7 @@ class RowPrinter:
             self._runs(self.inner[0] if self.inner else None, "0", self._size(), 0, loop, ())
         else:
             self.out.add(f"#pragma omp parallel for schedule(static){self._if_worth_it()}")
-            self._open_blocks(self._size(), BLOCK)
+            self._open_blocks(self._size(), SHARE)
             self._runs(self.inner[0], "begin", "end", 0, loop, ())
             self.out.close()
         if self.inner and self.stages.loops:  # none if all is stored at one place, by strides of 0
@@ -250,14 +250,23 @@ class RowPrinter:
             self._runs(None, "", "", k, loop, accumulators)
         else:
             last, size = self.inner[-1], self._size()
-            if accumulators and not (isinstance(last.size, int) and last.size <= RUN):
-                self._open_blocks(size, RUN)
+            run = self._run_length(k, loop)
+            if accumulators and not (isinstance(last.size, int) and last.size <= run):
+                self._open_blocks(size, run)
                 self._runs(last, "begin", "end", k, loop, accumulators)
                 self.out.close()
             else:
                 self._runs(last, "0", size, k, loop, accumulators)
         for _ in range(opened):
             self.out.close()
+
+    def _run_length(self, k: int, loop: Sequence[Value]) -> int:
+        """Elements that are joined in the register type: few where additions round, else a block."""
+        rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
+        return BLOCK if not rounds or self._calls_blocks(self.inner[-1], k, loop) else RUN
+
+    def _calls_blocks(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
+        return self.calls_blocks and pays(axis, self._computed(k, loop))
 
     def _runs(
         self,
@@ -294,7 +303,7 @@ class RowPrinter:
         """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
         scans = any(self._is_scanned(value, k) for value in loop)
         self.is_fast = fast and not scans
-        if axis is not None and not scans and self.calls_blocks and pays(axis, self._computed(k, loop)):
+        if axis is not None and not scans and self._calls_blocks(axis, k, loop):
             far = "reduction(|:far)" if self.is_fast else ""
             BlockLoop(self, axis, k, loop).print(begin, end, accumulators, far)
             self.is_fast = False
@@ -323,8 +332,9 @@ class RowPrinter:
         self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
         self.out.add(*(acc.declare_total() for acc in accumulators))
         self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
-        self.out.open(f"for (int64_t begin = chunk * {CHUNK}; begin < stop; begin += {RUN})")
-        self.out.add(f"const int64_t end = begin + {RUN} < stop ? begin + {RUN} : stop;")
+        run = self._run_length(k, loop)
+        self.out.open(f"for (int64_t begin = chunk * {CHUNK}; begin < stop; begin += {run})")
+        self.out.add(f"const int64_t end = begin + {run} < stop ? begin + {run} : stop;")
         self._runs(axis, "begin", "end", k, loop, accumulators)
         self.out.close()
         self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
@@ -353,6 +363,7 @@ class RowPrinter:
         if kept is not None and self.stages.kept[value] < k:
             return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self.position()}];"
         right = self._scan_step(value, args[0]) if value.op == "scan" else expression(value, args)
+        right = self._quotient_of_total(value) or right
         if self.is_fast and has_fast_form(value):
             right = fast_text(value.op, args[0])
         text = f"const {CPP_TYPES[value.dtype]} {name} = {right};"
@@ -360,7 +371,26 @@ class RowPrinter:
 
     def _scan_step(self, value: Value, arg: str) -> str:
         sign = "+" if value.attrs["kind"] == "cumsum" else "*"
-        return f"({CPP_TYPES[value.dtype]})(carry_{self.names[value]} {sign}= {arg})"
+        return f"({CPP_TYPES[value.dtype]})({self.carry(value)} {sign}= {arg})"
+
+    def carry(self, value: Value) -> str:
+        """The variable that a scan carries along."""
+        return f"carry_{self.names[value]}"
+
+    def total(self, value: Value) -> str:
+        """The variable that holds a finished reduction before it is rounded."""
+        return f"total_{self.names[value]}"
+
+    def _quotient_of_total(self, value: Value) -> str | None:
+        """A mean or variance is divided before it is rounded: once, as in eager's own loops in double. A sum that
+        overflows its type stays infinite."""
+        if value.op != "div" or value in self.stages.block or value.args[0].op != "reduce":
+            return None
+        accumulator = Accumulator(value.args[0], self.names[value.args[0]])
+        if accumulator.total_type == accumulator.type:
+            return None
+        sum, divisor = (self.names[arg] for arg in value.args)
+        return f"mc_isinf({sum}) ? {sum} / {divisor} : ({accumulator.type})({self.total(value.args[0])} / {divisor})"
 
     def position(self) -> str:
         """Place in a row buffer: row-major over the inner axes."""

@@ -1,0 +1,54 @@
+"""Scans of several rows side by side, and means that are rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import minicompile
+
+SCANS: list[Callable[[Tensor], object]] = [
+    lambda x: x.cumsum(-1), lambda x: x.cumprod(-1), lambda x: (x * 2).cumsum(-1) + x, lambda x: x.cumsum(0),
+    lambda x: (x.cumsum(-1), x.sin()), lambda x: torch.softmax(x, -1).cumsum(-1), lambda x: x.T.cumsum(-1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 43])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.bfloat16])
+def test_side_by_side_is_one_by_one(rows: int, dtype: torch.dtype) -> None:
+    """Running sums keep eager's order, and so its bits."""
+    x = (torch.randn(3, rows, 700) * 8).to(dtype)
+    for fn in (lambda x: x.cumsum(-1), lambda x: x.cumsum(1), lambda x: (x + 1).cumsum(-1)):
+        got = minicompile.compile(fn)(x)
+        if dtype == torch.bfloat16:  # what is fused before a scan is not rounded before it
+            torch.testing.assert_close(got, fn(x.float()).bfloat16())
+        else:
+            assert torch.equal(got, fn(x))
+
+
+@pytest.mark.parametrize("fn", SCANS)
+def test_scans_of_many_rows(fn: Callable[[Tensor], object]) -> None:
+    x = torch.rand(61, 300)
+    torch.testing.assert_close(minicompile.compile(fn, dynamic=True)(x), fn(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x.var(1), lambda x: x.var(0), lambda x: x.std(1), lambda x: x.mean(1), lambda x: x.mean(0),
+    lambda x: torch.var_mean(x, 1)[0],
+])  # fmt: skip
+def test_errors_of_moments_stay_near_eagers(fn: Callable[[Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(512, 777) + 10
+    exact = fn(x.double())
+    mine, eager = ((y.double() - exact).abs().max() for y in (minicompile.compile(fn)(x), fn(x)))
+    assert mine <= 2 * eager
+
+
+def test_a_sum_beyond_floats_has_an_infinite_mean() -> None:
+    x = torch.full((3, 100), 3e38)
+    x[1] *= -1
+    assert torch.equal(minicompile.compile(lambda x: x.mean(1))(x), torch.tensor([torch.inf, -torch.inf, torch.inf]))
+    assert torch.equal(minicompile.compile(lambda x: x.T.mean(0))(x), x.mean(1))
