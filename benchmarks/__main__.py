@@ -12,6 +12,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .measure import Result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +48,7 @@ def _run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from .measure import measure
-    from .report import table, verdict, write_json, write_svg
+    from .report import table, verdict, write_json
     from .suite import QUICK, SUITE
 
     if args.threads:
@@ -71,8 +75,18 @@ def _run(args: argparse.Namespace) -> int:
         console.print(line, markup=False, highlight=False)
     args.out.mkdir(parents=True, exist_ok=True)
     write_json(results, args.out / "bench.json")
-    write_svg(results, args.out / "bench.svg")
+    _plot(results, args.out / "bench.svg")
     return int(any(result.problems for result in results))
+
+
+def _plot(results: list[Result], path: Path) -> None:
+    """Draw the picture, or say what is missing for it."""
+    from .plot import write_svg
+
+    try:
+        write_svg(results, path)
+    except ImportError as problem:
+        print(f"{path} is not drawn: {problem}; pip install 'minicompile[bench]'")
 
 
 def _warm_up(inductor: bool) -> None:

@@ -1,6 +1,6 @@
-"""What was measured, for people and for programs: a rich table, JSON, an SVG plot, and a verdict in words.
+"""What was measured, for people and for programs: a rich table, JSON, and a verdict in words.
 
-In: `Result`s. Out: text and files.
+In: `Result`s. Out: text and files. The picture is plot.py's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import platform
 import statistics
 from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,6 @@ from .measure import BOUND, EAGER, INDUCTOR, OURS, Result
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-COLOURS = {EAGER: "#9aa5b1", INDUCTOR: "#e8a33d", OURS: "#2f7ed8"}
 
 
 def machine() -> dict[str, Any]:
@@ -120,31 +117,3 @@ def _share(result: Result, of: str) -> str:
 
 def write_json(results: Sequence[Result], path: Path) -> None:
     path.write_text(json.dumps({"machine": machine(), "rows": [r.as_dict() for r in results]}, indent=1) + "\n")
-
-
-def write_svg(results: Sequence[Result], path: Path) -> None:
-    """Speed relative to eager, one group of bars a row; longer is faster."""
-    bar, gap, left, width = 9, 10, 230, 620
-    rows = [r for r in results if EAGER in r.times]
-    names = [name for name in COLOURS if any(name in r.times for r in rows)]
-    speeds = [r.times[EAGER].median / r.times[name].median for r in rows for name in names if name in r.times]
-    scale = width / max([1.0, *(min(s, 8.0) for s in speeds)])
-    lines, y = [], 40
-    for result in rows:
-        lines.append(f'<text x="{left - 8}" y="{y + bar * 2}" text-anchor="end">{escape(result.name)}</text>')
-        for name in (n for n in names if n in result.times):
-            speed = result.times[EAGER].median / result.times[name].median
-            length = min(speed, 8.0) * scale
-            lines += [
-                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 1}" fill="{COLOURS[name]}"/>',
-                f'<text x="{left + length + 4:.1f}" y="{y + bar - 1}" font-size="8">{speed:.2f}</text>',
-            ]
-            y += bar
-        y += gap
-    legend = "".join(f'<rect x="{left + 120 * i}" y="12" width="10" height="10" fill="{COLOURS[n]}"/>'
-                     f'<text x="{left + 120 * i + 14}" y="21">{n}</text>' for i, n in enumerate(names))  # fmt: skip
-    x = f"{left + scale:.1f}"
-    one = f'<line x1="{x}" x2="{x}" y1="32" y2="{y}" stroke="#444" stroke-dasharray="3 3"/>'
-    size = f'width="{left + width + 60}" height="{y + 20}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
-    path.write_text("\n".join([head, f"<title>Speed, eager = 1</title>{legend}{one}", *lines, "</svg>"]) + "\n")

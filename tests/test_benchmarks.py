@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import training
+from benchmarks.__main__ import _plot
 from benchmarks.measure import BOUND, EAGER, INDUCTOR, OURS, Result, measure
-from benchmarks.report import table, verdict, write_json, write_svg
+from benchmarks.plot import COLOURS, write_svg
+from benchmarks.report import table, verdict, write_json
 from benchmarks.suite import QUICK, SUITE
 from minicompile.inspect.timing import Timing
 
@@ -37,14 +41,27 @@ def test_verdict_names_the_slow_rows() -> None:
     assert "geometric mean 1.41" in lines and "first call, empty cache: 0.10" in lines
 
 
-def test_table_json_and_plot(tmp_path: Path) -> None:
+def test_table_and_json(tmp_path: Path) -> None:
     results = [made_up("x < y", 2, 3, 1, 1)]
     assert table(results).row_count == 1
     write_json(results, tmp_path / "bench.json")
     assert json.loads((tmp_path / "bench.json").read_text())["rows"][0]["times"][OURS]["median"] == 1
-    write_svg(results, tmp_path / "bench.svg")
-    bars = ElementTree.parse(tmp_path / "bench.svg").iter("{http://www.w3.org/2000/svg}rect")
-    assert len(list(bars)) == 6  # three of the legend, three of the row
+
+
+def test_plot(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `bench` installs it")
+    write_svg([made_up("x < y", 2, 3, 1, 1), made_up("far", 20, 1, 1, 1)], tmp_path / "bench.svg")
+    text = (tmp_path / "bench.svg").read_text()
+    ElementTree.fromstring(text)
+    for shown in ("x &lt; y", "torch.compile", "<!-- 20.00 -->", "<!-- 0.67 -->"):
+        assert shown in text
+    assert all(colour in text for colour in COLOURS.values())
+
+
+def test_no_plot_without_matplotlib(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    _plot([made_up("row", 2, 3, 1, 1)], tmp_path / "bench.svg")
+    assert "minicompile[bench]" in capsys.readouterr().out and not (tmp_path / "bench.svg").exists()
 
 
 @pytest.mark.parametrize("name", QUICK)
