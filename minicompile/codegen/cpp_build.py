@@ -1,4 +1,4 @@
-"""Print all kernels of a graph as one C++ translation unit, build it, load its functions.
+"""Print all kernels of a graph as C++, build them, load their functions.
 
 In: kernels. Out: (source, each kernel's text, a callable for each).
 """
@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..runtime.cpp_build import build_shared_object
-from ..runtime.launch import load_kernel
-from .cpp import print_cpp, translation_unit
+from .cpp import print_cpp
 from .kernel_ir import Kernel
-from .native_text import without_origins
+from .native_units import join_units, load_kernels
 from .twins import twins
 
 
@@ -26,9 +24,8 @@ def build(
         return "", [], []
     same = twins(kernels)
     texts = same.noted([print_cpp(kernel) for kernel in same.distinct], kernels, "//")
-    source = translation_unit(texts)
+    source = join_units(texts)
     start = time.perf_counter()
-    library = build_shared_object(without_origins(source))
+    calls = load_kernels(source, [(k.name, len(k.buffers), len(k.symbols)) for k in same.distinct])
     seconds["native"] = time.perf_counter() - start
-    calls = [load_kernel(library, k.name, len(k.buffers), len(k.symbols)) for k in same.distinct]
     return source, same.spread(texts), same.spread(calls)

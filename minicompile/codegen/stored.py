@@ -12,11 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..runtime.cpp_build import build_shared_object
 from ..runtime.cuda_graphs import GraphedCall
-from ..runtime.launch import load_kernel
 from .compiled import CompiledGraph, KernelInfo
-from .native_text import without_origins
+from .native_units import load_kernels
 from .wrapper_text import compile_wrapper
 
 _DETAILS = ("ir", "ir_before", "decisions", "prepared")
@@ -80,13 +78,12 @@ def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
 
 def unpack(stored: StoredGraph, loads: Callable[[bytes], Any]) -> CompiledGraph:
     """Raises CompilerMissing or CompileError where the library is not in the cache and cannot be built."""
-    is_kernel = [isinstance(value, StoredKernel) for value in stored.objects.values()]
-    library = build_shared_object(without_origins(stored.native_source)) if any(is_kernel) else None
-    objects = dict(stored.objects)
-    for name, value in stored.objects.items():
-        if isinstance(value, StoredKernel) and library is not None:
-            objects[name] = load_kernel(library, value.symbol, value.n_tensors, value.n_ints)
-    stored.objects = objects
+    kernels = {name: value for name, value in stored.objects.items() if isinstance(value, StoredKernel)}
+    if kernels:
+        wanted = [(kernel.symbol, kernel.n_tensors, kernel.n_ints) for kernel in kernels.values()]
+        loaded = load_kernels(stored.native_source, wanted)
+        stored.objects = {**stored.objects, **dict(zip(kernels, loaded, strict=True))}
+    objects = stored.objects
     call = compile_wrapper(stored.name, stored.wrapper_source, objects)["call"]
     return RecalledGraph(stored, call, loads)
 

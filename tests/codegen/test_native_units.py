@@ -1,0 +1,79 @@
+"""Large graphs are several translation units; every unit compiles for lesser processors too."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import minicompile
+from minicompile.codegen import compile_ir, cpp_blocks, cpp_build, native_units
+from minicompile.ir.ops import POINTWISE
+from minicompile.ir.special_ops import SPECIAL
+from minicompile.runtime.compiler import BUILD, SEMANTICS
+
+from .build import B
+
+
+def chain(x: Tensor) -> Tensor:
+    """A kernel of its own before each product."""
+    for _ in range(30):
+        x = torch.relu(x) @ x + 1
+        x = x / x.abs().amax()
+    return x
+
+
+def test_a_large_graph_is_built_in_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MINICOMPILE_CACHE_DIR", str(tmp_path))
+    x = torch.randn(6, 6)
+    compiled = minicompile.compile(chain)
+    torch.testing.assert_close(compiled(x), chain(x))
+    source = compiled.entries[0].graphs[0].compiled.native_source
+    kernels = len(compiled.entries[0].graphs[0].compiled.kernels)
+    assert source.count(native_units.NEXT) + 1 == -(-kernels // native_units.PER_UNIT) > 2
+    assert len(list(tmp_path.rglob("*.so"))) == source.count(native_units.NEXT) + 1
+    again = minicompile.compile(chain)  # from the cache: no unit is built anew
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.so")}
+    torch.testing.assert_close(again(x), chain(x))
+    assert again.stats["cache_hits"] == 1
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.so")} == before
+
+
+TARGETS = {
+    "x86-64": ("g++", "-march=x86-64"), "avx2": ("g++", "-mavx2", "-mfma"), "avx512": ("g++", "-march=skylake-avx512"),
+    "aarch64": ("aarch64-linux-gnu-g++",), "clang": ("clang++",),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def everything() -> str:
+    """A source with all functions of the prelude, the block functions included."""
+    b = B("everything")
+    x, wide, half = b.input(2, 70), b.input(70, dtype=torch.float64), b.input(2, 70, dtype=torch.bfloat16)
+    rows = [row for row in POINTWISE.values() if "f" in row.kinds and row.result == "same" and row.name != "where"]
+    rows = [row for row in rows if row not in SPECIAL]  # these are torch's own, from its headers
+    outputs = [getattr(b, row.name)(*[node] * row.arity) for row in rows for node in (x, wide)]
+    outputs += [b.exp(half), b.sum(b.exp(x), 1), b.amax(b.tanh(x), 1), b.sum(x, 0)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpp_blocks, "simd_name", lambda: "avx512")
+        patch.setattr(cpp_build, "load_kernels", lambda source, wanted: [lambda *_: None for _ in wanted])
+        return compile_ir(b.finish(*outputs)).native_source
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_all_functions_compile_for_other_processors(target: str, everything: str, tmp_path: Path) -> None:
+    command, *flags = TARGETS[target]
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+    assert "mc_tanh_block(" in everything
+    build = [flag for flag in BUILD if flag not in ("-O3", "-shared")]
+    for i, unit in enumerate(everything.split(native_units.NEXT)):
+        text = tmp_path / f"unit{i}.cpp"
+        text.write_text(unit)
+        run = subprocess.run([command, *build, *flags, *SEMANTICS, "-S", str(text), "-o", str(tmp_path / "out.s")],
+                             capture_output=True, text=True)  # fmt: skip
+        assert run.returncode == 0, run.stderr[:2000]
