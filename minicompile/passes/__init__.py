@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..config import config
 from ..ir.graph import Graph
 from ..ir.verifier import verify
-from . import addmm, algebra, attention, cse, dce, fold, gathers
+from . import addmm, algebra, attention, bias, cse, dce, fold, gathers
 
 __all__ = ["PASSES", "run"]
 
@@ -25,6 +25,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "cse": cse.run,
     "attention": attention.run,
     "addmm": addmm.run,
+    "bias": bias.run,
     "gathers": gathers.run,
 }
 """Name → pass, in the order in which they run."""

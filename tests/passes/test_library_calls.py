@@ -53,6 +53,31 @@ def test_half_precision_stays():
     assert externs(optimised(lambda x, w, b: x @ w + b, x, w, b)) == [MM]
 
 
+# --- biases ---------------------------------------------------------------------------------------------------------
+
+LINEAR = torch.nn.functional.linear
+
+
+@pytest.mark.parametrize("name, function, calls", [
+    ("a kernel", lambda x, w, b: LINEAR(x, w, b).relu(), [MM]),
+    ("two kernels", lambda x, w, b: (y := LINEAR(x, w, b)).relu() + y.sum(1, keepdim=True), [MM]),
+    ("a kernel behind views", lambda x, w, b: LINEAR(x.view(2, 3, 6), w, b).softmax(-1), [MM]),
+    ("nobody", lambda x, w, b: LINEAR(x, w, b), [ADDMM]),
+    ("a kernel and the caller", lambda x, w, b: (LINEAR(x, w, b), LINEAR(x, w, b).relu()), [ADDMM]),
+    ("a kernel and a product", lambda x, w, b: (y := LINEAR(x, w, b)).relu() @ y.T, [ADDMM, MM]),
+    ("factors", lambda x, w, b: torch.addmm(b, x, w.T, beta=2).relu(), [ADDMM]),
+    ("a matrix", lambda x, w, b: torch.addmm(x[:, :1] * 2, x, w.T).relu(), [ADDMM]),
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
+def test_biases_are_added_by_whoever_reads_the_sum(name, function, calls):
+    x, w, b = torch.randn(6, 6), torch.randn(7, 6), torch.randn(7)
+    graph = passes.run(lowered(function, x, w, b))
+    assert externs(graph) == calls, name
+    wanted = function(x, w, b)
+    for results in (reference.run(graph, x, w, b), compile_ir(graph, backend="cpp")(x, w, b)):
+        for one, other in zip(results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            torch.testing.assert_close(one, other, check_stride=True)
+
+
 # --- attention ------------------------------------------------------------------------------------------------------
 
 ATTENTION = {
