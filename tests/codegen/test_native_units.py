@@ -21,9 +21,9 @@ from .build import B
 
 def chain(x: Tensor) -> Tensor:
     """A kernel of its own before each product."""
-    for _ in range(30):
-        x = torch.relu(x) @ x + 1
+    for i in range(30):
         x = x / x.abs().amax()
+        x = torch.relu(x + i) @ x
     return x
 
 
@@ -33,7 +33,7 @@ def test_a_large_graph_is_built_in_units(monkeypatch: pytest.MonkeyPatch, tmp_pa
     compiled = minicompile.compile(chain)
     torch.testing.assert_close(compiled(x), chain(x))
     source = compiled.entries[0].graphs[0].compiled.native_source
-    kernels = len(compiled.entries[0].graphs[0].compiled.kernels)
+    kernels = source.count('extern "C" int')
     assert source.count(native_units.NEXT) + 1 == -(-kernels // native_units.PER_UNIT) > 2
     assert len(list(tmp_path.rglob("*.so"))) == source.count(native_units.NEXT) + 1
     again = minicompile.compile(chain)  # from the cache: no unit is built anew
