@@ -277,6 +277,44 @@ def order_counts_for_ordered_ones(x: Tensor) -> Any:
     return a == b, a == dict(b), Pair(1, 2) == Pair(1, 2), Output(p=1, q=2) == b, Output(p=1, q=2) == a, x
 
 
+class Dotted(dict):
+    """An idiom of many programs."""
+
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+    fetch = dict.get
+    sized = dict.__len__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+
+class Absent(dict):
+    __getattr__ = dict.get
+
+
+class Negating(OrderedDict):
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, -value)
+
+
+class Renamed(OrderedDict):
+    update = dict.update
+    __len__ = dict.__sizeof__
+
+
+@program(X, Dotted(z=1))
+def methods_under_other_names(x: Tensor, d: Any) -> Any:
+    d.a = x
+    d.b = d.a + 1
+    del d.a
+    object.__setattr__(d, "real", 4)
+    m = Absent(k=x)
+    return d, d.b, "a" in d, d.fetch("q", 3), d.sized(), vars(d), d.real, m.k, m.other, hasattr(m, "anything"), hasattr(d, "__nope__")
+
+
 # ---- from outside ----
 
 
@@ -346,6 +384,15 @@ def methods_that_ask_the_class(x: Tensor, o: Any) -> Any:
     o.move_to_end("first")
     popped = OrderedDict.pop(o, "second")
     return o, popped, x + 1, repr(Noted(a=1)), Stack([3, 1]).copy(), sorted(Stack([3, 1])), UserDict(a=1)["a"]
+
+
+@BREAKS.program(X, Negating(a=1))
+def what_an_ordered_dict_asks_its_class(x: Tensor, d: Any) -> Any:
+    d |= {"q": 5}
+    d.update(b=2)
+    d.setdefault("c", 3)
+    r = Renamed(a=1)
+    return d, d | {"z": 1}, x + 1, len(r) > 40, [k for k in Absent(a=1)]
 
 
 @BREAKS.program(X, noted(a=X), Stack([X]))

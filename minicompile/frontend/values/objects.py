@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 MISSING = object()
+_PLAIN_ACCESS = (object, BaseException)
+"""Builtin classes whose `__setattr__` and `__delattr__` do what object's do."""
 
 
 def static_lookup(cls: type, name: str) -> Any:
@@ -116,13 +118,20 @@ class ObjectValue(Value):
         found = self.find(tr, name)
         if found is not None:
             return found
-        getter = static_lookup(self.cls, "__getattr__")
-        if isinstance(getter, types.FunctionType):
-            return self.method(tr, "__getattr__", getter).call(tr, [ConstantValue(name)], {})
-        if getter is not MISSING:
-            raise self.cannot(f"reading attribute {name!r}")
+        getter = self.accessor(tr, "__getattr__")
+        if getter is not None:
+            return getter.call(tr, [ConstantValue(name)], {})
         self._guard_absent(tr, name)
         fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"))
+
+    def accessor(self, tr: Tracer, name: str) -> Value | None:
+        """The class's `__getattr__`, `__setattr__` or `__delattr__`, None for object's. Raises Break for others."""
+        raw = static_lookup(self.cls, name)
+        if isinstance(raw, types.FunctionType):
+            return self.method(tr, name, raw)
+        if raw is MISSING or getattr(raw, "__objclass__", None) in _PLAIN_ACCESS:
+            return None
+        raise self.cannot(f"calling {name}")
 
     def _guard_absent(self, tr: Tracer, name: str) -> None:
         if self.source is not None:
@@ -262,7 +271,7 @@ class ObjectValue(Value):
         if not self.has_plain_reader(static_lookup(self.cls, "__getattribute__")):
             return self._has_through_reader(tr, name)
         raw = static_lookup(self.cls, name)
-        if isinstance(raw, property) or isinstance(static_lookup(self.cls, "__getattr__"), types.FunctionType):
+        if isinstance(raw, property) or static_lookup(self.cls, "__getattr__") is not MISSING:
             return self._has_through_reader(tr, name)
         if self.find(tr, name) is not None:
             return True
@@ -280,9 +289,9 @@ class ObjectValue(Value):
         return True
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
-        setter = static_lookup(self.cls, "__setattr__")
-        if isinstance(setter, types.FunctionType) and not self.plain_setattr(tr, name, value):
-            self.method(tr, "__setattr__", setter).call(tr, [ConstantValue(name), value], {})
+        setter = self.accessor(tr, "__setattr__")
+        if setter is not None and not self.plain_setattr(tr, name, value):
+            setter.call(tr, [ConstantValue(name), value], {})
             return
         self.set_own(tr, name, value)
 
@@ -318,9 +327,10 @@ class ObjectValue(Value):
         tr.mutated(self, self._set_text(name), value)
 
     def delattr(self, tr: Tracer, name: str) -> None:
-        deleter, raw = static_lookup(self.cls, "__delattr__"), static_lookup(self.cls, name)
-        if isinstance(deleter, types.FunctionType) and deleter is not torch.nn.Module.__delattr__:
-            self.method(tr, "__delattr__", deleter).call(tr, [ConstantValue(name)], {})
+        raw = static_lookup(self.cls, name)
+        deleter = self.accessor(tr, "__delattr__")
+        if deleter is not None and static_lookup(self.cls, "__delattr__") is not torch.nn.Module.__delattr__:
+            deleter.call(tr, [ConstantValue(name)], {})
             return
         if isinstance(raw, property):
             self._property_part(tr, name, raw, "fdel", "deleter").call(tr, [self], {})
@@ -356,7 +366,8 @@ class ObjectValue(Value):
 
     def _set_text(self, name: str) -> str:
         setter = static_lookup(self.cls, "__setattr__")
-        if isinstance(setter, types.FunctionType) and not self.plain_setattr_replay:
+        is_plain = getattr(setter, "__objclass__", None) in _PLAIN_ACCESS or self.plain_setattr_replay
+        if not is_plain:
             return f"__object_setattr__({{0}}, {name!r}, {{1}})"
         return f"{{0}}.{name} = {{1}}" if name.isidentifier() else f"__setattr__({{0}}, {name!r}, {{1}})"
 

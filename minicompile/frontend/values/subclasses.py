@@ -128,9 +128,9 @@ class SubclassValue(ObjectValue):
     # ---- methods of the builtin base ----
 
     def is_native(self, raw: Any) -> bool:
-        """Whether a class attribute is a method that the builtin base brings along."""
+        """Whether a class attribute is a method of the builtin base, under its own name or another."""
         is_method = isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType))
-        return is_method and raw.__objclass__ is not object and issubclass(self.native, raw.__objclass__)
+        return is_method and raw.__objclass__ is not object and static_lookup(self.native, raw.__name__) is raw
 
     def native_method(self, tr: Tracer, name: str) -> Value:
         """The base's own method, bound. Raises Break for one that is not modelled."""
@@ -172,12 +172,16 @@ class SubclassValue(ObjectValue):
     def has_plain_reader(self, reader: Any) -> bool:
         return self.is_native(reader) or super().has_plain_reader(reader)
 
+    def accessor(self, tr: Tracer, name: str) -> Value | None:
+        raw = static_lookup(self.cls, name)
+        return self.native_method(tr, raw.__name__) if self.is_native(raw) else super().accessor(tr, name)
+
     def _from_class(self, tr: Tracer, name: str, raw: Any) -> Value:
         if not self.is_native(raw):
             return super()._from_class(tr, name, raw)
         if self.source is not None and hasattr(self.obj, "__dict__"):
             tr.guard(InstanceAttrAbsentGuard(self.source, name))
-        return self.native_method(tr, name)
+        return self.native_method(tr, raw.__name__)
 
     def _from_data_descriptor(self, tr: Tracer, name: str, raw: Any) -> Value | None:
         if isinstance(raw, _TUPLE_GETTER):
@@ -192,12 +196,12 @@ class SubclassValue(ObjectValue):
     def dunder(self, tr: Tracer, name: str) -> Any:
         raw = static_lookup(self.cls, name)
         is_native = self.is_native(raw) and tr.class_attribute(self.cls, name) is None
-        return self.native_method(tr, name) if is_native else super().dunder(tr, name)
+        return self.native_method(tr, raw.__name__) if is_native else super().dunder(tr, name)
 
     def _python(self, tr: Tracer, name: str) -> Value | None:
         """A special method that the class defines in Python; None if the base's own is in force."""
         raw = static_lookup(self.cls, name)
-        if self.is_native(raw) and tr.class_attribute(self.cls, name) is None:
+        if self.is_native(raw) and raw.__name__ == name and tr.class_attribute(self.cls, name) is None:
             tr.guard_identity(AttrSource(tr.anchor(self.cls), name), raw)
             return None
         return self.dunder(tr, name)
@@ -250,7 +254,7 @@ class SubclassValue(ObjectValue):
         """The operator as the base does it."""
         from ..operators import equal
 
-        if op is operator.or_ and self.native in _ASKS_THE_CLASS:
+        if f"__{op.__name__.strip('_')}__" in _ASKS_THE_CLASS.get(self.native, ()):
             raise self.cannot("joining")
         other = plain(other)
         if op in (operator.eq, operator.ne):

@@ -50,7 +50,7 @@ class SuperValue(Value):
         if found is not None:
             return found
         if isinstance(self.owner, SubclassValue) and self.owner.is_native(raw):
-            return self.owner.native_method(tr, name)
+            return self.owner.native_method(tr, raw.__name__)
         if raw is object.__new__ or (name == "__new__" and has_rule(raw)):
             return CallableValue(raw)
         if raw is object.__init__:
