@@ -86,6 +86,8 @@ class Converter(Emitter):
 
     def place(self, call: Call) -> None:
         """Convert one call and bind its results."""
+        for fake in tensors_in((call.args, call.kwargs)):
+            self.value(fake)  # a constant stays, also where the rule gives up
         saved = len(self.builder.nodes)
         try:
             results = self.by_rule(call)

@@ -15,6 +15,7 @@ def load_rules() -> None:
         rules_pool,
         rules_reduction,
         rules_scan,
+        rules_scatter,
         rules_special,
         rules_view,
         rules_window,

@@ -19,7 +19,7 @@ from .rules import rule
 INDEX_DTYPES = (torch.int64, torch.int32)
 
 
-def _check_index(index: Node) -> None:
+def check_index(index: Node) -> None:
     """A bool index is a selection whose size depends on data; uint8 is an old spelling of bool."""
     if index.tensor.dtype not in INDEX_DTYPES:
         raise NotConvertible(f"an index of {index.tensor.dtype}")
@@ -45,7 +45,7 @@ def index_by(c: Any, x: Node, indices: Any, checked: str, mask: Node | None = No
     if not dims:
         return x
     for d in dims:
-        _check_index(indices[d])
+        check_index(indices[d])
     block = broadcast_shapes([indices[d].tensor.shape for d in dims])
     block = (1,) * (len(dims) - len(block)) + block
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
@@ -73,7 +73,7 @@ def masked_index(c: Any, x: Node, mask: Node, indices: Any, fill: Any) -> Node:
 
 @rule("index_select.default")
 def index_select(c: Any, x: Node, dim: int, index: Node) -> Node:
-    _check_index(index)
+    check_index(index)
     if x.tensor.rank == 0:
         x, dim = c.reshape(x, (1,)), 0
     dim %= x.tensor.rank
@@ -84,7 +84,7 @@ def index_select(c: Any, x: Node, dim: int, index: Node) -> Node:
 
 @rule("embedding.default")
 def embedding(c: Any, weight: Node, index: Node, *_: Any) -> Node:
-    _check_index(index)
+    check_index(index)
     rank = index.tensor.rank
     source = c.reshape(weight, (*(1,) * (rank - 1), *weight.tensor.shape) if rank else weight.tensor.shape)
     shape = index.tensor.shape if rank else (1,)
@@ -96,7 +96,7 @@ def embedding(c: Any, weight: Node, index: Node, *_: Any) -> Node:
 @rule("gather.default")
 def gather(c: Any, x: Node, dim: int, index: Node, sparse_grad: bool = False) -> Node:
     """The index may be smaller than the source in the other dimensions."""
-    _check_index(index)
+    check_index(index)
     if x.tensor.rank == 0 or index.tensor.rank != x.tensor.rank:
         raise NotConvertible("a gather of a number")
     dim %= x.tensor.rank
@@ -107,7 +107,7 @@ def gather(c: Any, x: Node, dim: int, index: Node, sparse_grad: bool = False) ->
 
 @rule("take.default")
 def take(c: Any, x: Node, index: Node) -> Node:
-    _check_index(index)
+    check_index(index)
     shape = index.tensor.shape or (1,)
     rank = len(shape)
     source = c.reshape(x, (*(1,) * (rank - 1), x.tensor.numel))

@@ -73,9 +73,9 @@ def _scalar_operands(node: Node, args: tuple[Any, ...]) -> Node:
     """Uniform operands as scalar arguments, where the rules of scalars give the same value and dtype."""
     if node.op == "cast":
         return keep(node, args)
-    last = max(i for i, arg in enumerate(args) if isinstance(arg, Node) and arg.op != "full")
+    last = max((i for i, arg in enumerate(args) if isinstance(arg, Node) and arg.op != "full"), default=-1)
     first = 1 if node.op == "where" else 0
-    if last < first:  # only the condition is a tensor: the others give the dtype
+    if last < first:  # at most the condition is a tensor of several values: the others give the dtype
         return keep(node, args)
     return keep(node, tuple(
         arg.args[0] if i >= first and isinstance(arg, Node) and is_uniform(arg) and _keeps_value(arg) else arg

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from minicompile.codegen import compile_ir, cpp_build
+from minicompile.codegen import batches, compile_ir, cpp_build
 from minicompile.codegen.compiled import CompiledGraph
 from minicompile.codegen.cpp import print_cpp, translation_unit
 from minicompile.codegen.kernel_ir import Kernel
@@ -32,6 +32,13 @@ class Slot:
         self.call(*args)
 
 
+def _renamed(kernel: Kernel, prefix: str) -> Kernel:
+    """The kernel by a name that no other graph's has, and the text that does the work of a horizontal batch as well."""
+    if isinstance(kernel, batches.Batch):
+        kernel = replace(kernel, text=replace(kernel.text, name=prefix + kernel.text.name))
+    return replace(kernel, name=prefix + kernel.name)
+
+
 class Batch:
     """Graphs whose kernels are built together, with little optimisation but with the loops vectorised."""
 
@@ -46,7 +53,7 @@ class Batch:
 
     def _defer(self, kernels: Sequence[Kernel], *_: Any) -> tuple[str, list[str], list[Any]]:
         first = len(self.kernels)
-        self.kernels += [replace(kernel, name=f"k{first + i}_{kernel.name}") for i, kernel in enumerate(kernels)]
+        self.kernels += [_renamed(kernel, f"k{first + i}_") for i, kernel in enumerate(kernels)]
         slots = [Slot() for _ in kernels]
         self.slots += slots
         return "", ["" for _ in kernels], slots

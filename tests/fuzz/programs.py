@@ -47,6 +47,7 @@ LEFT_OUT = {"where", *(row.name for row in SPECIAL if row.name != "nextafter")}
 
 KINDS = ("pointwise",) * 5 + ("view",) * 4 + (
     "mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window",
+    "write",
 )
 """What a step may be: methods of `Writer`."""
 
@@ -275,6 +276,25 @@ class Writer:
         else:
             self.call(torch.gather if how == "gather" else torch.index_select, x, dim, index)
 
+    def write(self) -> None:
+        """By index: some places twice, so that the order of the writes counts."""
+        how = self.choices.pick(("scatter", "scatter_add", "index_copy", "index_add", "index_fill"))
+        x = self.any_value(exact="add" in how, rank=1)
+        if x is None or x.tensor.numel() == 0:
+            return
+        dim = self.choices.integer(0, x.tensor.dim() - 1)
+        size = x.tensor.shape[dim]
+        count = self.choices.integer(1, min(size, 5))
+        shape = [count if d == dim else s for d, s in enumerate(x.tensor.shape)] if "scatter" in how else [count]
+        places = torch.tensor([self.choices.integer(0, size - 1) for _ in range(math.prod(shape))]).reshape(shape)
+        index = self.new_input(places)
+        if how == "index_fill":
+            self.call(torch.index_fill, x, dim, index, self.choices.pick(scalars_of(x.tensor.dtype)))
+        elif "scatter" in how:
+            self.call(getattr(torch, how), x, dim, index, x)
+        else:
+            self.call(_add_rows if how == "index_add" else _copy_rows, x, dim, index, count)
+
     def window(self) -> None:
         x = self.any_value(exact=False, rank=1)
         if x is None:
@@ -338,6 +358,14 @@ def _index(x: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
 
 def _slice(x: torch.Tensor, dim: int, start: int, end: int, step: int) -> torch.Tensor:
     return x[(slice(None),) * dim + (slice(start, end, step),)]
+
+
+def _copy_rows(x: torch.Tensor, dim: int, index: torch.Tensor, count: int) -> torch.Tensor:
+    return x.index_copy(dim, index, x.narrow(dim, 0, count))
+
+
+def _add_rows(x: torch.Tensor, dim: int, index: torch.Tensor, count: int) -> torch.Tensor:
+    return x.index_add(dim, index, x.narrow(dim, 0, count))
 
 
 def _scatter(x: torch.Tensor, start: int, step: int, value: Any) -> torch.Tensor:

@@ -10,7 +10,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from minicompile import passes
+from minicompile.lowering import lower
+
+from ..lowering.support import captured
 from . import rounding
+from .batch import Batch
 from .check import check, program
 from .programs import Program, Writer
 
@@ -28,6 +33,17 @@ def test_sums_that_cancel_may_differ_by_what_their_terms_round_to() -> None:
     cases = (((256.0, 0, 0), True), ((1e5, 0, 0), False), ((0, 0.1, 0), False), ((0, 0, -torch.inf), False))
     for changes, agrees in cases:
         assert rounding.within(wanted + torch.tensor(changes), wanted, 2e-5, bound) == agrees
+
+
+def test_batches_of_several_programs_have_names_of_their_own() -> None:
+    """Alike kernels of one program are one call, whose text has a name too."""
+    inputs, batch = [torch.randn(3), torch.randn(5)], Batch()
+    traced = captured(lambda x, y: (x.exp(), y.exp()), *inputs)
+    compiled = [batch.add(passes.run(lower(traced, inputs))) for _ in range(2)]
+    batch.build()
+    assert all("_x2" in kernel.name for graph in compiled for kernel in graph.kernels)
+    for graph in compiled:
+        torch.testing.assert_close(graph(*inputs), tuple(x.exp() for x in inputs))
 
 
 class DrawnChoices:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 
 import pytest
+import sympy
 import torch
 
 from minicompile import passes
 from minicompile.ir import reference
 from minicompile.ir.graph import Graph, Node
-from minicompile.ir.types import TensorType
+from minicompile.ir.types import SizeType, TensorType
 
 from ..ir.builders import Build, tensor_type
 
@@ -307,3 +308,13 @@ def test_origins_survive():
     g.builder.origin = Origin("f.py", 3, "f", "torch.add")
     graph = passes.run(g.graph(g.exp(g.mul(x, 1))))
     assert [str(node.origin) for node in graph.nodes] == ["f.py:3 in f: torch.add"]
+
+
+def test_a_size_is_no_constant_to_fold():
+    """Found by the fuzzer over sizes: both operands are one value everywhere, but one is known only when called."""
+    n = sympy.Symbol("s0", integer=True, positive=True)
+    g = Build()
+    g.builder.input(SizeType(n), "n")
+    type = tensor_type(1, dtype=torch.int64)
+    graph = passes.run(g.graph(g.add(g.builder.add("full", (n - 2,), type), g.iota(0, type))))
+    assert [reference.run(graph, size)[0].tolist() for size in (2, 7)] == [[0], [5]]
