@@ -13,7 +13,7 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from .breaks import unsupported
-from .values.base import NotConstant, Value, fail
+from .values.base import NotConstant, OpaqueValue, Value, fail
 from .values.constant import ConstantValue, OpenValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
 from .values.objects import ObjectValue
@@ -95,6 +95,9 @@ def _fold_or_compare(tr: Tracer, op: Callable[..., Any], left: Value, right: Val
     except NotConstant:
         pass
     if op in (operator.eq, operator.ne):
+        for value in (left, right):  # an array, say: not even equal to itself
+            if isinstance(value, OpaqueValue) and type(value.obj).__eq__ is not object.__eq__:
+                raise value.cannot("comparing")
         return ConstantValue(equal(tr, left, right) == (op is operator.eq))
     raise unsupported(f"{op.__name__} of {left.describe()} and {right.describe()} cannot be traced.")
 

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, dataclass_transform
 
+import torch
+
 _CALLABLES: tuple[Any, ...] = (min, max, abs, round, int, float, bool, str, repr, format, math)
 ARITHMETIC: dict[str, Any] = {f"__{call.__name__}__": call for call in _CALLABLES}
 """What texts over numbers call."""
@@ -54,6 +56,7 @@ def contents_of(container: Any) -> Any:
 
 HELPERS: dict[str, Any] = {
     "__type__": type,
+    "__from_numpy__": torch.from_numpy,
     "__contents__": contents_of,
     "__len__": len,
     "__getattr__": getattr,
@@ -538,6 +541,19 @@ class StorageOffsetSource(Source):
 
     def describe(self) -> str:
         return f"{self.base.describe()}: storage offset"
+
+
+@_source
+class FromNumpySource(Source):
+    """The tensor over the memory of the NumPy array in `base`."""
+
+    base: Source
+
+    def expr_over(self, base: str) -> str:
+        return f"__from_numpy__({base})"
+
+    def path(self) -> str:
+        return self.base.path()
 
 
 @_source

@@ -106,8 +106,12 @@ def function_name(fn: Any) -> str:
 
 def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a function object that is known."""
+    from .arrays import call_numpy, numpy_name
     from .torch_functions import call_torch, is_torch_function
 
+    name = numpy_name(fn)
+    if name is not None:
+        return call_numpy(tr, name, args, kwargs)
     if not is_safe_to_hash(fn):
         raise unsupported_call(f"{function_name(fn)}()")
     if fn in allowed_in_graph:

@@ -203,6 +203,10 @@ class TensorMethod(Value):
 
 def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`owner.name(*args, **kwargs)`."""
+    if name == "numpy" and not args and not kwargs:
+        from .arrays import of_tensor
+
+        return of_tensor(tr, owner)
     if name in READS_NUMBERS:
         raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
     if name in FOR_REAL:

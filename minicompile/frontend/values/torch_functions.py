@@ -119,6 +119,11 @@ def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         return _call_unbound(tr, short, args, kwargs)
     if short in _READS_NUMBERS and name.startswith("torch."):
         raise Break(BreakKind.VALUE, f"{name}() reads the numbers of its arguments.")
+    if args and name in ("torch.tensor", "torch.as_tensor", "torch.asarray") and len(args) == 1 and not kwargs:
+        from .arrays import ArrayValue
+
+        if isinstance(args[0].realize(tr), ArrayValue):
+            return _tensor_of(tr, fn, args[0], copied=name == "torch.tensor")
     if args and short in ("is_floating_point", "is_complex", "numel", "is_inference", "is_signed", "is_conj", "is_neg"):
         owner = args[0].realize(tr)
         if isinstance(owner, TensorValue):
@@ -253,6 +258,20 @@ def _dispatch_modes(tr: Tracer) -> Value:
     from .containers import SequenceValue
 
     return SequenceValue(list, [])
+
+
+@rule(torch.from_numpy)
+def _from_numpy(tr: Tracer, array: Value) -> Value:
+    return _tensor_of(tr, torch.from_numpy, array, copied=False)
+
+
+def _tensor_of(tr: Tracer, fn: Any, data: Value, *, copied: bool) -> Value:
+    from .arrays import ArrayValue, to_tensor
+
+    value = data.realize(tr)
+    if not isinstance(value, ArrayValue):
+        raise unsupported_call(f"{torch_name(fn)}()", "of this object cannot be traced")
+    return to_tensor(tr, value, copied=copied)
 
 
 @rule(torch.manual_seed)

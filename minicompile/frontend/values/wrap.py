@@ -29,6 +29,7 @@ from ..sources import (
     RegistrySource,
     Source,
 )
+from .arrays import numpy_name, outside_array
 from .base import Lazy, OpaqueValue, Value
 from .caches import CACHED, CachedFunctionValue
 from .callables import CallableValue, has_rule
@@ -73,6 +74,8 @@ def _maker(obj: Any) -> Maker:
         return made
     if isinstance(obj, type):
         return _class
+    if type(obj).__module__ == "numpy":
+        return _numpy
     if isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch":
         return _module  # torch.backends: a module with properties
     if isinstance(obj, torch.jit.ScriptFunction) and script_original(obj) is not None:
@@ -211,7 +214,7 @@ def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _is_callable_constant(obj: Any) -> bool:
-    return has_rule(obj) or is_torch_function(obj)
+    return has_rule(obj) or is_torch_function(obj) or numpy_name(obj) is not None
 
 
 def _same_object(kind: Callable[[Any, Source], Value]) -> Maker:
@@ -272,6 +275,13 @@ def _weakref(tr: Tracer, obj: weakref.ReferenceType[Any], source: Source) -> Val
 def _real_iterator(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     return RealIteratorValue(obj, source)
+
+
+def _numpy(tr: Tracer, obj: Any, source: Source) -> Value:
+    if numpy_name(obj) is not None:
+        return _callable(tr, obj, source)
+    is_array = type(obj).__qualname__ == "ndarray"
+    return (outside_array(tr, obj, source) if is_array else None) or _opaque(tr, obj, source)
 
 
 def _opaque(tr: Tracer, obj: Any, source: Source) -> Value:
