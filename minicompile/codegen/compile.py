@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -63,15 +63,9 @@ def compile_ir(
         _mark_in_place(lowered, prepared, views)
         batched = batch(plan, lowered, AT_MOST_BUFFERS[backend])
         lowered = batched.lowered
-        kernels = list(lowered.values())
-        backend_module = _printer(backend)
-        source, infos, calls = backend_module.build(
-            [low.kernel for low in kernels], seconds, _device(graph), bool((options or {}).get("tune"))
-        )
+        built = _build(lowered, backend, _device(graph), bool((options or {}).get("tune")), seconds)
     with _timed(seconds, "wrapper"):
-        launches = {
-            unit: Launch(low.kernel, low.nodes, call) for (unit, low), call in zip(lowered.items(), calls, strict=True)
-        }
+        launches = {unit: Launch(low.kernel, low.nodes, built.calls[unit]) for unit, low in lowered.items()}
         wrapper = write_wrapper(prepared, batched.units, launches, views, boxed)
     positions = {node: number for number, node in enumerate(prepared.nodes)}
     return CompiledGraph(
@@ -79,18 +73,45 @@ def compile_ir(
         name=graph.name,
         ir=graph,
         kernels=[
-            describe(unit, low, text, backend, positions)
-            for (unit, low), text in zip(lowered.items(), infos, strict=True)
+            describe(unit, low, built.texts[unit], built.languages[unit], positions)
+            for unit, low in lowered.items()
             if any(node.tensor.numel != 0 for node in unit.stored)
         ],
         externs=[str(unit.members[0].attrs["target"]) for unit in batched.units if unit.is_extern],
         wrapper_source=wrapper.source,
-        native_source=source,
+        native_source=built.source,
         objects=wrapper.objects,
         decisions=[*plan.decisions, *batched.decisions],
         seconds=seconds,
         prepared=prepared,
     )
+
+
+@dataclass
+class _Built:
+    """Native code: all of it; and for each unit its text, its language and what to call."""
+
+    source: str = ""
+    texts: dict[Unit, str] = field(default_factory=dict)
+    languages: dict[Unit, str] = field(default_factory=dict)
+    calls: dict[Unit, Callable[..., None]] = field(default_factory=dict)
+
+
+def _build(
+    lowered: dict[Unit, Lowered], backend: str, device: torch.device | None, tune: bool, seconds: dict[str, float]
+) -> _Built:
+    """Print and build all kernels. Beside a GPU's there may be some on the CPU, over a step count, say."""
+    result = _Built()
+    for unit in lowered:
+        is_cpus = device is not None and unit.stored[0].tensor.device.type == "cpu"
+        result.languages[unit] = "cpp" if is_cpus else backend
+    for language in dict.fromkeys(result.languages.values()):
+        units = [unit for unit in lowered if result.languages[unit] == language]
+        source, texts, calls = _printer(language).build([lowered[u].kernel for u in units], seconds, device, tune)
+        result.source += source
+        result.texts.update(zip(units, texts, strict=True))
+        result.calls.update(zip(units, calls, strict=True))
+    return result
 
 
 def _recorded(call: Callable[..., Any], graph: Graph, boxed: bool) -> Callable[..., Any]:

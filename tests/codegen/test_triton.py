@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from minicompile.codegen.compile import lower_units
+from minicompile.codegen.compile import compile_ir, lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Kernel
 from minicompile.codegen.prepare import Views, prepare
@@ -106,3 +106,12 @@ def test_rows_are_persistent_or_looped() -> None:
     assert "for start" not in print_triton(short).source and "for start" in print_triton(long).source
     assert [(p.start, p.lanes, p.masked) for p in print_triton(short).shape.pieces] == [
         (0, 256, False), (256, 256, False), (512, 256, False)]
+
+
+def test_what_lies_on_the_cpu_is_computed_there() -> None:
+    """A step count beside parameters on a GPU: its kernel is C++, and is no part of a batch with theirs."""
+    cuda = torch.device("cuda", 0)
+    b = B()
+    count, x = b.input(64), b.input(64, device=cuda)
+    graph = compile_ir(b.finish(b.add(count, 1.0), b.add(x, 1.0)), backend="triton")
+    assert [kernel.language for kernel in graph.kernels] == ["cpp", "triton"]
