@@ -71,6 +71,12 @@ def checkpointed(body: Body, options: dict[str, Any], *inputs: Any) -> tuple[Any
     return tuple(checkpoint(body, *inputs, **options))
 
 
+def hooked(body: Body, tensor: torch.Tensor, *others: Any) -> tuple[Any, ...]:
+    """`tensor.register_hook`, with a body from the gradient and `others` to the new gradient."""
+    tensor.register_hook(lambda gradient: body(gradient, *others)[0])
+    return ()
+
+
 def _first_of(body: Body, others: Sequence[Any]) -> Callable[..., Any]:
     def function(*chosen: Any) -> tuple[Any, tuple[Any, ...]]:
         value, *rest = body(*chosen, *others)

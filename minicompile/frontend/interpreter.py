@@ -108,6 +108,7 @@ def load_handlers() -> None:
         optimizers,
         signatures,
         tees,
+        tensor_hooks,
         torch_functions,
         transforms,
     )

@@ -29,7 +29,7 @@ from .values.classes import ClassValue
 from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue, is_constant_object, specialized
 from .values.containers import DictValue, SequenceValue, SetValue
-from .values.functions import FunctionValue, bind_arguments
+from .values.functions import CellValue, FunctionValue, bind_arguments
 from .values.generators import GeneratorValue
 from .values.objects import ObjectValue, PyModuleValue
 from .values.subclasses import SubclassValue
@@ -76,6 +76,8 @@ class Tracer:
         self._globals: dict[tuple[int, str], Value] = {}
         self._shadowed: dict[int, Any] = {}
         self._hashed: dict[int, Value] = {}
+        self.final_cells: list[tuple[CellValue, Value, int]] = []
+        """Cells that a hook on a tensor reads, what was in them, and the root instruction that registered the hook."""
 
     # ---- changes ----
 

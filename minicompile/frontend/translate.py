@@ -41,6 +41,7 @@ from .sources import FreeCellSource, FunctionSource, Source
 from .tracer import Tracer
 from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
+from .values.tensor_hooks import check_final_cells
 
 _log = logging.getLogger("minicompile.graph")
 MAX_ATTEMPTS = 30
@@ -204,6 +205,7 @@ class Attempt:
         for generator in tr.generators:  # those that are still in use have made tracing begin again
             if generator.is_left_in_try():  # it is closed the moment it dies, which only CPython knows
                 raise SkipFrame(f"{generator.describe()} is left in the middle of a `try`")
+        check_final_cells(tr, goes_on=broken is not None)
         tr.guard_aliases()
         call_lines, record = self._graph_call(glue)
         self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..body_calls import hooked
 from .errors import LoweringError
 
 _AUTOCAST = {torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1}
@@ -50,6 +51,9 @@ def sections(gm: fx.GraphModule) -> list[Section]:
     parts = [body[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end]
     if not all(map(_is_tensor, _outputs(gm))):
         raise LoweringError("an output is computed from another one, and a third one is no tensor")
+    for part in parts:
+        if any(node.target is hooked and node.args[1] not in part for node in part):
+            raise LoweringError("a tensor gets its hook where only a part of its gradient is known")
     return [_section(gm, part, later=[n for p in parts[i + 1 :] for n in p]) for i, part in enumerate(parts)]
 
 
@@ -86,16 +90,17 @@ def _outputs(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _cut_behind(body: list[fx.Node], node: fx.Node, levels: list[bool]) -> int:
-    """The first position behind a node, and before what reads it, where modes are as at the graph's start and no tuple
-    waits to be taken apart."""
-    place = body.index(node) + 1
-    while True:
+    """The first position behind a node and its hooks, and before what reads it, where modes are as at the graph's start
+    and no tuple waits to be taken apart."""
+    hooks = [hook for hook in node.users if hook.target is hooked and hook.args[1] is node]
+    place = max(map(body.index, (node, *hooks))) + 1
+    first = min((body.index(user) for user in node.users if user in body and user not in hooks), default=len(body))
+    while place <= first:
         waits = place < len(body) and body[place].target is operator.getitem and not _is_tensor(body[place].args[0])
         if levels[place] and not waits:
             return place
-        if place == len(body) or node in body[place].all_input_nodes:
-            raise LoweringError("an output is computed from another one inside a grad mode or autocast block")
         place += 1
+    raise LoweringError("an output is computed from another one before its hook, or inside a block that sets a mode")
 
 
 def _levels(body: Sequence[fx.Node]) -> list[bool]:

@@ -209,7 +209,7 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         return of_tensor(tr, owner)
     if name in READS_NUMBERS:
         raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
-    if name in FOR_REAL:
+    if name in FOR_REAL and name not in KNOWN_METHODS:
         raise unsupported_call(f"Tensor.{name}()", "changes or exposes what the graph holds")
     known = KNOWN_METHODS.get(name)
     if known is not None:
