@@ -125,6 +125,21 @@ def reads_a_list(x, w):
     return y.sum()
 
 
+def reads_a_default(x, w):
+    factors = [2.0]
+    y = x * w
+    y.register_hook(lambda g, f=factors: g * f[0])
+    factors[0] = 7.0
+    return y.sum()
+
+
+def a_default(x, w):
+    y = x * w
+    for k in (2.0, 3.0):
+        y.register_hook(lambda g, k=k: g * k)
+    return y.sum()
+
+
 def with_an_effect(x, w):
     y = x * w
     y.register_hook(lambda g: CALLS.append("called"))
@@ -155,8 +170,9 @@ def reads_an_argument(x, w):
 
 
 TRACED = [scaled, before_and_after, twice, several, an_argument, another_tensor, of_a_view, an_output, loss_and_output,
-          returns_none, then_written, through_a_function]  # fmt: skip
-FOR_REAL = [set_again, set_after_a_break, reads_a_global, reads_a_list, with_an_effect, removed, handle_returned,
+          returns_none, then_written, through_a_function,
+          a_default]  # fmt: skip
+FOR_REAL = [set_again, set_after_a_break, reads_a_global, reads_a_list, reads_a_default, with_an_effect, removed, handle_returned,
             on_an_argument, reads_an_argument]  # fmt: skip
 
 

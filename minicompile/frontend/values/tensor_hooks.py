@@ -90,20 +90,20 @@ def _reads_what_lasts(function: FunctionValue, tr: Tracer) -> bool:
     once."""
     if any(_is_replaceable(function.globals_dict.get(name)) for name in function.code.co_names):
         return False
+    defaults = [value.realize(tr) for value in (*function.defaults, *function.kwdefaults.values())]
+    if not all(isinstance(value, (TensorValue, ConstantValue)) for value in defaults):
+        return False
     for cell in function.closure:
         contents = cell.contents
         contents = contents.realize(tr) if isinstance(contents, Lazy) else contents
         if isinstance(contents, FunctionValue):
             if not _reads_what_lasts(contents, tr):
                 return False
-        elif not isinstance(contents, TensorValue) and (cell.source is not None or not _is_constant(contents)):
-            return False
+        elif not isinstance(contents, TensorValue):
+            if cell.source is not None or not isinstance(contents, ConstantValue):
+                return False
         tr.final_cells.append((cell, contents, tr.root_step))
     return not any(isinstance(constant, types.CodeType) for constant in function.code.co_consts)
-
-
-def _is_constant(value: Value | None) -> bool:
-    return isinstance(value, ConstantValue)
 
 
 def _is_replaceable(value: Any) -> bool:
