@@ -172,8 +172,8 @@ def reads_an_argument(x, w):
 TRACED = [scaled, before_and_after, twice, several, an_argument, another_tensor, of_a_view, an_output, loss_and_output,
           returns_none, then_written, through_a_function,
           a_default]  # fmt: skip
-FOR_REAL = [set_again, set_after_a_break, reads_a_global, reads_a_list, reads_a_default, with_an_effect, removed, handle_returned,
-            on_an_argument, reads_an_argument]  # fmt: skip
+FOR_REAL = [set_again, set_after_a_break, reads_a_global, reads_a_list, reads_a_default, with_an_effect, removed,
+            handle_returned, on_an_argument, reads_an_argument]  # fmt: skip
 
 
 def outcome(function: Any, run: Any) -> Any:
