@@ -45,7 +45,7 @@ def gpt2(layers: int = LAYERS, width: int = WIDTH) -> Made:
     import transformers as t
 
     config = t.GPT2Config(vocab_size=WORDS, n_embd=width, n_layer=layers, n_head=HEADS, use_cache=False,
-                          resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+                          loss_type="ForCausalLM", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
     return _words(t.GPT2LMHeadModel(config))
 
 
