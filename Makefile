@@ -5,6 +5,7 @@
 #                                    must agree; --seed=S --workers=N; without --programs for 10 minutes
 #   make bench [ARGS=--quick]        speed beside eager and torch.compile; table, bench-output/bench.json and .svg
 #   make bench-gpu [ARGS=--models]   the same on a GPU, beside a copy of as many bytes; bench-output/gpu.json
+#   make docs                        the book and the reference as a site, site/; a warning is an error
 #   make lint                        ruff, and mypy on the package
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
 
-.PHONY: help demo test fuzz bench bench-gpu lint install clean
+.PHONY: help demo test fuzz bench bench-gpu docs lint install clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -35,6 +36,10 @@ bench: $(INSTALLED)
 bench-gpu: $(INSTALLED)
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
+docs: $(INSTALLED)
+	$(PIP) --no-build-isolation -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -49,4 +54,4 @@ $(INSTALLED): pyproject.toml setup.py constraints.txt $(shell find minicompile -
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo-output bench-output
+	rm -rf $(VENV) build site demo-output bench-output

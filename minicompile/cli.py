@@ -1,4 +1,4 @@
-"""The command line: `minicompile demo | doctor | explain | compare | explore | cache`.
+"""The command line: `minicompile demo | doctor | explain | compare | explore | trace | cache`.
 
 In: arguments. Out: rich tables on the terminal, files where asked. argparse does the reading; each command is one
 function.
@@ -51,6 +51,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_target(explore, repeated=True)
     explore.add_argument("--out", metavar="FILE", help="the page (default: the function's name with .html)")
     explore.set_defaults(run=_explore)
+
+    trace = commands.add_parser("trace", help="compilation and kernels for chrome://tracing or ui.perfetto.dev")
+    _add_target(trace)
+    trace.add_argument("--out", default="trace.json", metavar="FILE", help="the trace (default: trace.json)")
+    trace.set_defaults(run=_trace)
 
     cache = commands.add_parser("cache", help="the folder of compiled kernels")
     cache.add_argument("action", choices=("info", "clear"))
@@ -131,6 +136,17 @@ def _explore(args: argparse.Namespace) -> int:
 
     first, *further = args.args or [None]
     args.args = first
+    return _with_target(args, run)
+
+
+def _trace(args: argparse.Namespace) -> int:
+    def run(fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        import minicompile
+
+        from .inspect.trace import write_trace
+
+        print(f"wrote {write_trace(minicompile.compile(fn), given, args.out)}")
+
     return _with_target(args, run)
 
 

@@ -16,7 +16,8 @@ import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _OWN = str(Path(__file__).parent.parent) + "/"
-_OWN_TRACED = (_OWN + "examples/", _OWN + "frontend/polyfills.py", _OWN + "frontend/torch_polyfills.py")
+_TRACED = ("examples/", "lessons/", "frontend/polyfills.py", "frontend/torch_polyfills.py")
+_OWN_TRACED = tuple(_OWN + name for name in _TRACED)
 _STANDARD = str(Path(sysconfig.get_path("stdlib"))) + "/"
 _SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", "platlib"))
 

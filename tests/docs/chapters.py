@@ -52,7 +52,7 @@ class Block:
 def blocks(chapter: str) -> Iterator[Block]:
     """The blocks of code that are run, in order."""
     found = list(_FENCE.finditer(chapter))
-    for fence, following in zip(found, [*found[1:], None], strict=True):
+    for fence, following in zip(found, [*found[1:], None], strict=False):  # a page may have none
         before = chapter[: fence.start()].rstrip()
         if fence[1] != "python" or before.endswith(NOT_RUN):
             continue
