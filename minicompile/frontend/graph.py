@@ -503,7 +503,7 @@ class GraphArguments:
 _SIZE_OPERATORS: dict[str, Any] = {
     "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv,
     "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max, "Min": torch.sym_min,
-    "ToFloat": torch.sym_float, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
+    "Abs": abs, "ToFloat": torch.sym_float, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
     "OpaqueUnaryFn_sqrt": torch.sym_sqrt,
     "TruncToInt": torch.sym_int, "FloorToInt": math.floor, "CeilToInt": math.ceil,
 }  # fmt: skip
