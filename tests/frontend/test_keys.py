@@ -159,6 +159,14 @@ def dispatched(x):
     return kind(x), kind(3), kind("a"), kind(True), Kinds().of(3) * x, Kinds().of("s")
 
 
+CLASSES = frozenset({int, Key, type(None)})
+
+
+@WHOLE.program(X)
+def sets_of_classes(x):
+    return x, int in CLASSES, type(Key(1)) in CLASSES, str in CLASSES, type(x) in CLASSES, len(CLASSES), CLASSES is CLASSES
+
+
 @WHOLE.program(X)
 def texts_of_dataclasses(x):
     return repr(Record(1, [Point(2)])), str(Point(2)), f"{Point(3)}", dataclasses.asdict(Record(1)), dataclasses.astuple(Point(1)), x + 1

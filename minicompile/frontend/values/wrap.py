@@ -157,11 +157,11 @@ def _dict_item(tr: Tracer, source: Source, index: int, key: Any) -> tuple[Value,
 
 
 def _set(tr: Tracer, obj: Any, source: Source) -> Value:
-    if not all(map(is_constant, obj)):
+    if not all(is_constant(item) or isinstance(item, type) for item in obj):
         return _opaque(tr, obj, source)
     tr.guard_type(source, obj)
     tr.guard(KeysGuard.of(source, obj))
-    return SetValue(type(obj), {item: tr.constant(item) for item in obj}, source, obj)
+    return SetValue(type(obj), {tr.key(item): item for item in map(tr.constant, obj)}, source, obj)
 
 
 def _function(tr: Tracer, obj: types.FunctionType, source: Source) -> Value:
