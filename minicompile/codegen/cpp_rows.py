@@ -237,8 +237,8 @@ class RowPrinter:
         return value.op == "scan" and self.stages.kept.get(value, k) >= k
 
     def _declare_carry(self, value: Value) -> str:
-        """What a scan carries from element to element: as eager does, a double for floats."""
-        type = "double" if value.dtype == torch.float32 else CPP_TYPES[value.dtype]
+        """What a scan carries from element to element: as eager does, a double for floats, a float for half types."""
+        type = "double" if value.dtype == torch.float32 and not value.attrs.get("half") else CPP_TYPES[value.dtype]
         return f"{type} carry_{self.names[value]} = {SCANS[value.attrs['kind']].identity(value.dtype)};"
 
     def _pass(self, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:

@@ -93,8 +93,8 @@ class Value:
             round to.
         attrs: buffer, index (load, store, index); strides, masked (load: element index + Σ args · strides, and 0 where
             the mask is false); value (const); dim (size; check: the size that the index must stay below); wrap (check:
-            whether negative ones count from the end); kind (reduce, scan: the row's name); block (store: whether every
-            element of a row is written).
+            whether negative ones count from the end); kind (reduce, scan: the row's name); half (scan: whether of a
+            half type); block (store: whether every element of a row is written).
         origin: the user's line.
     """
 

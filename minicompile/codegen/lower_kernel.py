@@ -155,7 +155,8 @@ class _Lowering:
         args = tuple(self._argument(node, arg) for arg in node.args[node.op == GATHER :])
         if node.op in REDUCTIONS or node.op in SCANS:
             what = "reduce" if node.op in REDUCTIONS else "scan"
-            value = self._emit(what, args, dtype, node, kind=node.op) if self.it.reduce else args[0]
+            half = {"half": True} if what == "scan" and node.tensor.dtype != dtype else {}
+            value = self._emit(what, args, dtype, node, kind=node.op, **half) if self.it.reduce else args[0]
             value = self._rounded(value, node)
         elif node.op == GATHER:
             value = self._gather(node, args)

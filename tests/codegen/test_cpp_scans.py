@@ -29,6 +29,18 @@ def test_side_by_side_is_one_by_one(rows: int, dtype: torch.dtype) -> None:
             assert torch.equal(got, fn(x))
 
 
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_half_types_are_carried_in_float32(name: str, dtype: torch.dtype, rows: int) -> None:
+    """Found by the fuzzer: what overflows there is infinite from then on, and infinity times zero is NaN."""
+    huge = torch.tensor([2.0**63, -(2.0**63), 2.0**63, -(2.0**63), 0.0, 1.0] + [1.5] * 20)
+    x = torch.stack([huge, torch.linspace(-2, 2, 26)]).repeat(rows, 1).to(dtype)
+    for dim in (-1, 0):
+        got, wanted = minicompile.compile(lambda x, dim=dim: getattr(x, name)(dim))(x), getattr(x, name)(dim)
+        torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("fn", SCANS)
 def test_scans_of_many_rows(fn: Callable[[Tensor], object]) -> None:
     x = torch.rand(61, 300)
