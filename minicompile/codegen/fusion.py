@@ -297,7 +297,9 @@ class _Fusion:
         between = self._between(first, second) or self._between(second, first)
         if between is not None:
             raise Refused(f"{self._name(between)} must run between them")
-        members = self._with_inlined(own)
+        # As made before: what was computed again inside one of them then may be a group of its own since, which may
+        # have to wait for this one.
+        members = sorted({*first.members, *second.members}, key=self.position.__getitem__)
         if len(members) > MAX_NODES:
             raise Refused(f"the kernel would have more than {MAX_NODES} operations")
         stored = [node for node in members if node in own and self._needed_outside(node, own)]
