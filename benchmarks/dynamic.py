@@ -51,7 +51,6 @@ def report_dynamic(rows: Sequence[Row], console: Console, rounds: int) -> int:
     ratios: dict[str, float] = {}
     failed = []
     for row in rows:
-        console.print(f"[dim]{row.name}[/]", end="\r")
         try:
             times = measure_dynamic(row, rounds)
         except Exception as problem:
@@ -61,6 +60,7 @@ def report_dynamic(rows: Sequence[Row], console: Console, rounds: int) -> int:
         # The faster quartile: what else the machine does makes calls slower and never faster.
         ratios[row.name] = symbolic.low / static.low
         shown.add_row(row.name, str(static), str(symbolic), f"{ratios[row.name]:.2f}")
+        console.print(f"{row.name}: {ratios[row.name]:.2f}", markup=False, highlight=False)  # a run may be cut short
     console.print(shown)
     for line in failed:
         console.print(line, markup=False, highlight=False)

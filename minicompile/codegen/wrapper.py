@@ -26,7 +26,7 @@ import torch
 from ..ir.eager_ops import strided
 from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.ops import CREATION
-from ..ir.symbols import dim_text
+from ..ir.symbols import dim_text, evaluate, free_symbols
 from ..ir.types import Shape, SizeType, TensorType
 from ..runtime.pages import LARGE, empty_large
 from .fusion import Unit
@@ -229,7 +229,7 @@ class _Writer:
         dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
         sizes = f"{_tuple(type.shape)}, {_tuple(strides)}"
         if type.device.type == "cpu":
-            if isinstance(type.numel, int) and type.numel * type.dtype.itemsize >= LARGE:
+            if self._hint(type.numel) * type.dtype.itemsize >= LARGE:
                 return f"{self._bind('empty_large', empty_large)}({sizes}, {dtype})"
             fast = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
             if fast is not None:
@@ -241,6 +241,12 @@ class _Writer:
         empty = self._bind("empty_strided", torch.empty_strided)
         device = self._bind(f"device_{type.device.type}{type.device.index or 0}", type.device)
         return f"{empty}({sizes}, dtype={dtype}, device={device})"
+
+    def _hint(self, size: Any) -> int:
+        """A size as it was while tracing; 0 where that is not known."""
+        if free_symbols(size) - set(self.graph.symbols):
+            return 0
+        return evaluate(size, dict(self.graph.symbols))
 
     def _extern(self, node: Node) -> None:
         target = node.attrs["target"]

@@ -45,5 +45,6 @@ def advise(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def empty_large(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, *_: Any) -> torch.Tensor:
-    """torch.empty_strided on the CPU, in huge pages."""
-    return advise(torch.empty_strided(sizes, strides, dtype=dtype))
+    """torch.empty_strided on the CPU, in huge pages if it is large indeed (symbolic sizes were so while tracing)."""
+    result = torch.empty_strided(sizes, strides, dtype=dtype)
+    return advise(result) if result.untyped_storage().nbytes() >= LARGE else result

@@ -25,3 +25,12 @@ def test_large_results_come_from_it_and_small_ones_do_not() -> None:
         x = torch.zeros(numel)
         assert torch.equal(compiled(x), torch.ones(numel))
         assert ("empty_large" in compiled.entries[-1].graphs[0].compiled.wrapper_source) is is_large
+
+
+def test_symbolic_results_are_in_huge_pages_where_they_were_large_while_tracing():
+    compiled = minicompile.compile(lambda x: x + 1, dynamic=True)
+    for rows in (LARGE // 4096 + 1, 3):  # of 4 KiB
+        x = torch.zeros(rows, 1024)
+        assert torch.equal(compiled(x), x + 1)
+    (entry,) = compiled.entries
+    assert "empty_large" in entry.graphs[0].compiled.wrapper_source
