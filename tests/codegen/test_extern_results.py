@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+import minicompile
 from minicompile import passes
 from minicompile.codegen import compile_ir
+from minicompile.config import config
 from minicompile.lowering import lower
 
 from ..lowering.support import captured, externs, run_and_compare
@@ -77,3 +79,17 @@ def test_an_operand_lies_as_eagers_does_where_windows_overlap(step: int) -> None
     compiled, wanted = compile_ir(graph, backend="cpp")(x, i), function(x, i)
     for result, expected in zip(compiled, wanted, strict=True):
         torch.testing.assert_close(result, expected, check_stride=True)
+
+
+def test_fusion_makes_no_cycle_through_what_it_computed_twice() -> None:
+    """Found by the fuzzer."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = torch.flatten(x)
+        result = flat.clone()
+        result[8::2] = 1
+        return flat >= flat.prod(-1), flat.cumsum(0).abs(), result
+
+    x = torch.arange(12, dtype=torch.int16).reshape(1, 3, 4).expand(2, 3, 4)
+    with config.patch(strict=True):
+        torch.testing.assert_close(minicompile.compile(function, fullgraph=True)(x), function(x))
