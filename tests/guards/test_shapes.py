@@ -89,9 +89,9 @@ def test_relation_between_inputs_and_its_cause():
     x, y = torch.randn(4), torch.randn(7)
     one, other = (shapes.fakify(t, LocalSource(n), mode, (0,)) for t, n in ((x, "x"), (y, "y")))
     assert one.shape[0] != 3
-    shapes.attribute("model.py:3")
+    shapes.attribute(lambda: "model.py:3")
     assert one.shape[0] < other.shape[0]
-    shapes.attribute("model.py:4")
+    shapes.attribute(lambda: "model.py:4")
     guards = shapes.guards()
     (relation,) = [g for g in guards if isinstance(g, SizeGuard) and len(g.terms) == 2 and g.cause]
     assert relation.cause == "model.py:4" and str(relation) == "x.shape[0] < y.shape[0]  (model.py:4)"
