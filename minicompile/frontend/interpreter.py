@@ -111,6 +111,7 @@ def load_handlers() -> None:
         tensor_hooks,
         torch_functions,
         transforms,
+        wrappers,
     )
 
     builtins._operator_rules()

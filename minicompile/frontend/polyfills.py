@@ -1,4 +1,5 @@
-"""Iterators of `itertools` in Python, to be traced in the place of those written in C.
+"""Functions of the standard library in Python, to be traced in the place of the originals: those of `itertools` are
+written in C, others keep what cannot be traced.
 
 In and out: as documented for the function of the same name; each asks its arguments for elements exactly when the
 original does. Nothing here is ever run, only traced.
@@ -189,3 +190,13 @@ def groupby(iterable: Any, key: Any = None) -> Any:
         if present == wanted:
             for _ in members:
                 pass
+
+
+def bound_dispatch(self, obj, cls=None):
+    """`functools.singledispatchmethod.__get__` of Python 3.13, without its cache of methods by weak references."""
+    dispatch = self.dispatcher.dispatch
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return dispatch(args[0].__class__).__get__(obj, cls)(*args, **kwargs)
+
+    return method

@@ -37,7 +37,7 @@ _OPTIMIZER_HELPERS = ("_get_value", "_to_scalar", "_dispatch_sqrt", "_stack_if_c
 _STANDARD_INLINED = (
     "collections/__init__.py", "functools.py", "operator.py", "typing.py", "dataclasses.py", "enum.py", "abc.py",
     "_collections_abc.py", "types.py", "numbers.py", "contextlib.py", "bisect.py", "heapq.py", "copy.py",
-    "statistics.py", "fractions.py",
+    "statistics.py", "fractions.py", "reprlib.py",
 )  # fmt: skip
 _INFRASTRUCTURE = frozenset(
     {

@@ -121,10 +121,18 @@ def variance_of(c: Any, x: Node, dims: tuple[int, ...], correction: Any) -> tupl
     centred = c.sub(x, mean_node)
     divisor = count(x, dims)
     if correction != 0:
-        if not is_static(divisor):
-            raise NotConvertible("a correction of a symbolic count")
-        divisor = max(divisor - correction, 0)
+        divisor = _corrected(divisor, correction, [x.tensor.shape[dim] for dim in dims])
     return c.div(c.reduce("sum", c.mul(centred, centred), dims), divisor), mean_node
+
+
+def _corrected(count: Any, correction: Any, sizes: list[Any]) -> Any:
+    """max(count - correction, 0). Of symbolic counts only those that are at least 1, for the usual correction: size
+    symbols are, differences of them may not be."""
+    if is_static(count):
+        return max(count - correction, 0)
+    if correction == 1 and all(size.is_Symbol if hasattr(size, "is_Symbol") else size > 0 for size in sizes):
+        return count - 1
+    raise NotConvertible("a correction of a symbolic count")
 
 
 def _variance(c: Any, x: Node, dim: Any, correction: Any, keepdim: bool) -> tuple[Node, Node]:

@@ -34,6 +34,7 @@ FUNCTIONS = {
     "entropy": entropy,
     "layer_norm": lambda x: F.layer_norm(x, (6,)),
     "mean": lambda x: x.mean(0) + x.mean(),
+    "variance": lambda x: torch.cat([x.var(0), x.std().reshape(1)]),
     "flatten": lambda x: x.flatten() * 2,
     "transpose": lambda x: x.transpose(0, 1).contiguous() + 1,
     "matmul": lambda x: x @ x.transpose(-1, -2),
@@ -78,6 +79,14 @@ def with_size_placeholder() -> torch.fx.GraphModule:
     scaled = graph.call_function(torch.add, (graph.call_function(torch.div, (x, root)), n))
     graph.output((scaled, graph.call_function(lambda value: value * 2, (n,)), graph.call_function(torch.zeros, (n,))))
     return torch.fx.GraphModule({}, graph)
+
+
+@pytest.mark.parametrize("program, count", [(lambda x: x.var(0), 0), (lambda x: x[1:].var(0), 1)])
+def test_a_variance_is_a_kernel_where_there_are_elements(program, count):
+    """Of a symbol there are two at least; of a difference of symbols there may be none, where eager says NaN."""
+    x = fake(FakeTensorMode(shape_env=ShapeEnv()), torch.randn(4, 6), 0)
+    graph = passes.run(lower(captured(program, torch.randn(4, 6)), [x]))
+    assert len(externs(graph)) == count
 
 
 def test_sizes_as_arguments_and_as_scalars():

@@ -12,9 +12,10 @@ import reprlib
 import types
 from typing import TYPE_CHECKING, Any
 
+from .. import polyfills
 from ..breaks import unsupported_call
 from .base import Args, Kwargs, Value
-from .callables import class_object
+from .callables import class_object, rule
 from .containers import DictValue
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ def unwrapped_call(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
     if fn.code is _DISPATCH and fn.fn is not None and len(args) == 1:
         return _implementation(tr, fn, fn.fn, class_object(args[0].realize(tr)))
     return None
+
+
+if hasattr(functools.singledispatchmethod(_nothing), "_method_cache"):  # Python 3.13
+
+    @rule(functools.singledispatchmethod.__get__)
+    def _bound_dispatch(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        return tr.constant(polyfills.bound_dispatch).call(tr, list(args), kwargs)
 
 
 def _cell(fn: FunctionValue, name: str) -> Value:
