@@ -49,10 +49,10 @@ def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> Sizes:
     """The value of every size symbol, read off the inputs. Raises ValueError where an input does not fit."""
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"the graph has {len(graph.inputs)} inputs, got {len(inputs)}")
-    pairs: list[tuple[Any, int]] = []
+    pairs: list[tuple[Any, Any]] = []  # a float that varies is a symbol too
     for node, value in zip(graph.inputs, inputs, strict=True):
         if isinstance(node.type, SizeType):
-            pairs.append((node.type.expr, int(value)))
+            pairs.append((node.type.expr, value if isinstance(value, float) else int(value)))
         else:
             pairs += zip(node.tensor.shape, value.shape, strict=True)
             pairs += zip(node.tensor.strides, value.stride(), strict=True)

@@ -67,7 +67,7 @@ def test_the_transformer_block_prints_on_a_screen_and_runs(check):
     assert len(text.splitlines()) <= 50 and max(map(len, text.splitlines())) < 250
     torch.testing.assert_close(runnable(graph)(*inputs)[0], block(*inputs))
     assert sorted(set(externs(graph))) == [
-        "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten.addmm.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten.addmm.default", "aten.mm.default",
     ]
 
 
