@@ -307,16 +307,7 @@ class _Fusion:
         index = min(first.index, second.index)
         stamp = max(first.stamp, second.stamp) + 1
         before = (first.before | second.before) & ~(1 << first.index | 1 << second.index)
-        merged = Unit(index, members, stored, iteration, own, before, first.segment, stamp)
-        self._refuse_cycle(merged, first, second)
-        return merged
-
-    def _refuse_cycle(self, merged: Unit, first: Unit, second: Unit) -> None:
-        """What a unit once computed again for itself may have become another unit's since, which waits for this one."""
-        bits = 1 << first.index | 1 << second.index
-        for source in self._sources(merged) - {first, second}:
-            if source.before & bits:
-                raise Refused(f"{self._name(source)} must run between them")
+        return Unit(index, members, stored, iteration, own, before, first.segment, stamp)
 
     def _between(self, first: Unit, second: Unit) -> Unit | None:
         """A unit on a path from `first` to `second`."""

@@ -10,17 +10,14 @@ Only for graphs on a GPU. Inductor does the same (torch/_inductor/fx_passes/pad_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from ..ir.graph import Graph, Node
 from ..ir.ops import GATHER
-from ..ir.rewrite import keep
-from ..ir.types import contiguous_strides
+from ..ir.rewrite import dense_node, keep
 from .prepare import copy_of
 
 ALIGNMENT = 8
@@ -68,11 +65,11 @@ def _padded_product(node: Node, args: tuple[Any, ...], first: int, copies: Copie
         if not isinstance(bias := args[0], Node) or bias.tensor.rank != 1:
             return node
         args = (_grown(bias, 0, columns), *args[1:])
-    product = _node("extern", (*args[:first], *factors, *args[first + 2 :]), (rows, columns), node, node.attrs)
+    product = dense_node("extern", (*args[:first], *factors, *args[first + 2 :]), (rows, columns), node, node.attrs)
     for dim, size in enumerate(node.tensor.shape):
         shape = tuple(size if d == dim else old for d, old in enumerate(product.tensor.shape))
         if shape != product.tensor.shape:
-            product = _node("slice", (product,), shape, node, {"dim": dim, "start": 0, "step": 1})
+            product = dense_node("slice", (product,), shape, node, {"dim": dim, "start": 0, "step": 1})
     return replace(product, type=node.type)
 
 
@@ -105,15 +102,6 @@ def _grown(x: Node, dim: int, size: int) -> Node:
     if old == size:
         return x
     shape = tuple(size if d == dim else s for d, s in enumerate(x.tensor.shape))
-    index = _node("iota", (), shape, x, {"dim": dim}, torch.int64)
-    mask = _node("lt", (index, old), shape, x, {}, torch.bool)
-    return _node(GATHER, (x, index, mask), shape, x, {"dims": (dim,), "masked": True, "checked": ""})
-
-
-def _node(
-    op: str, args: tuple[Any, ...], shape: tuple[int, ...], like: Node, attrs: Mapping[str, Any],
-    dtype: torch.dtype | None = None,
-) -> Node:  # fmt: skip
-    """A dense node of that shape, on the device of `like`."""
-    type = like.tensor.like(shape=shape, strides=contiguous_strides(shape), dtype=dtype or like.tensor.dtype)
-    return Node(op, args, MappingProxyType(dict(attrs)), type, like.origin)
+    index = dense_node("iota", (), shape, x, {"dim": dim}, torch.int64)
+    mask = dense_node("lt", (index, old), shape, x, dtype=torch.bool)
+    return dense_node(GATHER, (x, index, mask), shape, x, {"dims": (dim,), "masked": True, "checked": ""})

@@ -17,8 +17,7 @@ from typing import Any
 
 from ..ir.graph import Graph, Node
 from ..ir.ops import REDUCTIONS
-from ..ir.rewrite import keep
-from ..ir.types import contiguous_strides
+from ..ir.rewrite import dense_node, keep
 from .triton_shape import PERSISTENT
 from .variances import Variance, variances
 
@@ -151,24 +150,26 @@ class _Halves:
         return self._finished(_pointwise("add", square, *joined), node)
 
     def _operand(self, x: Node) -> Node:
-        return x if self.cut.shape == x.tensor.shape else _node("reshape", x, self.cut.shape, self.node)
+        if self.cut.shape == x.tensor.shape:
+            return x
+        return dense_node("reshape", (x,), self.cut.shape, self.node, dtype=x.tensor.dtype)
 
     def _finished(self, whole: Node, like: Node) -> Node:
         if whole.tensor.shape == like.tensor.shape:
             return whole
-        return replace(_node("reshape", whole, like.tensor.shape, like), type=like.type)
+        return replace(dense_node("reshape", (whole,), like.tensor.shape, like), type=like.type)
 
     @staticmethod
     def _reduced(node: Node, x: Node, dims: tuple[int, ...]) -> Node:
         shape = [1 if dim in dims else size for dim, size in enumerate(x.tensor.shape)]
-        return replace(_node(node.op, x, shape, node), attrs={**node.attrs, "dims": dims})
+        return dense_node(node.op, (x,), shape, node, {**node.attrs, "dims": dims}, x.tensor.dtype)
 
 
 def _pointwise(op: str, like: Node, *args: Any) -> Node:
     """A node of the first operand's shape, to which the others are expanded; with the origin of `like`."""
     shape = args[0].tensor.shape
     operands = tuple(_expanded(arg, shape) if isinstance(arg, Node) else arg for arg in args)
-    return replace(_node(op, args[0], shape, like), args=operands)
+    return dense_node(op, operands, shape, like, dtype=args[0].tensor.dtype)
 
 
 def _expanded(x: Node, shape: tuple[int, ...]) -> Node:
@@ -176,10 +177,4 @@ def _expanded(x: Node, shape: tuple[int, ...]) -> Node:
         return x
     old = zip(x.tensor.shape, x.tensor.strides, strict=True)
     strides = tuple(stride if size == new else 0 for (size, stride), new in zip(old, shape, strict=True))
-    return replace(_node("expand", x, shape, x), type=x.tensor.like(shape=shape, strides=strides))
-
-
-def _node(op: str, x: Node, shape: Any, like: Node) -> Node:
-    shape = tuple(shape)
-    type = like.tensor.like(shape=shape, strides=contiguous_strides(shape), dtype=x.tensor.dtype)
-    return Node(op, (x,), {}, type, like.origin)
+    return replace(dense_node("expand", (x,), shape, x), type=x.tensor.like(shape=shape, strides=strides))

@@ -1,4 +1,4 @@
-"""Rebuilding graphs: the one walk that every pass shares.
+"""Rebuilding graphs: the one walk that every pass shares, and the nodes that code generation adds.
 
 In: a Graph and a rule that maps each node, with its arguments already rewritten, to its replacement.
 Out: a new Graph that holds the nodes the replacements need, in a valid order.
@@ -6,11 +6,14 @@ Out: a new Graph that holds the nodes the replacements need, in a valid order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .graph import BufferView, Graph, InputView, Node
+import torch
+
+from .graph import EMPTY, BufferView, Graph, InputView, Node
+from .types import contiguous_strides
 
 Rule = Callable[[Node, tuple[Any, ...]], Any]
 
@@ -18,6 +21,16 @@ Rule = Callable[[Node, tuple[Any, ...]], Any]
 def keep(node: Node, args: tuple[Any, ...]) -> Node:
     """The rule that changes nothing: the same node if its arguments are the same, else a copy over the new ones."""
     return node if args == node.args else replace(node, args=args)
+
+
+def dense_node(
+    op: str, args: tuple[Any, ...], shape: Sequence[Any], like: Node, attrs: Mapping[str, Any] = EMPTY,
+    dtype: torch.dtype | None = None,
+) -> Node:  # fmt: skip
+    """A contiguous node of that shape; device, origin and, unless one is given, dtype are those of `like`."""
+    shape = tuple(shape)
+    type = like.tensor.like(shape=shape, strides=contiguous_strides(shape), dtype=dtype or like.tensor.dtype)
+    return Node(op, args, attrs, type, like.origin)
 
 
 def rewrite_graph(graph: Graph, rule: Rule) -> Graph:

@@ -43,6 +43,15 @@ def rule(*functions: Any) -> Callable[[Rule], Rule]:
     return register
 
 
+def traced_as(original: Any, polyfill: Any) -> None:
+    """A call of `original` is traced as one of `polyfill`, which is Python."""
+
+    def trace(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        return tr.constant(polyfill).call(tr, list(args), kwargs)
+
+    RULES[original] = trace
+
+
 HASHED_BY_IDENTITY = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.ClassMethodDescriptorType, types.MethodWrapperType, functools._lru_cache_wrapper, torch._ops.OpOverload,

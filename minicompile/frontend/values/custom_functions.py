@@ -8,8 +8,6 @@ eager. Backward is traced here, with forward: what it reads of the program is gu
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,17 +146,6 @@ def _apply(tr: Tracer, cls: Value, *args: Value) -> Value:
     return call.with_gradients() if torch.is_grad_enabled() and any(needs) else call.plain()
 
 
-@contextmanager
-def _gradients_off() -> Iterator[None]:
-    """As autograd runs forward and, unless second derivatives are asked for, backward."""
-    before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_grad_enabled(before)
-
-
 class _Call:
     """One call of `apply`."""
 
@@ -226,7 +213,7 @@ class _Call:
         inputs = [arg for arg in self.args if isinstance(arg, TensorValue)]
         if len({id(value) for value in inputs}) < len(inputs):
             raise unsupported_call(self.what, "gets one tensor twice")
-        with graph.body(f"forward() of {self.what}", tr.root_step) as forward, _gradients_off():
+        with graph.body(f"forward() of {self.what}", tr.root_step) as forward, torch.no_grad():
             for value in inputs:
                 graph.local(value.node)
             result = self._run_forward()
@@ -258,7 +245,7 @@ class _Call:
     def _trace_backward(self, forward: Body, parts: list[Value]) -> _Backward:
         tr, graph = self.tr, self.tr.graph
         what = f"backward() of {self.what}"
-        with graph.body(what, tr.root_step, sees=forward.graph) as body, _gradients_off():
+        with graph.body(what, tr.root_step, sees=forward.graph) as body, torch.no_grad():
             effects, guards = len(tr.journal), set(tr.guards)
             cotangents = [_cotangent(body, part) for part in parts]
             result = self._static("backward").call(tr, [self.ctx, *cotangents], {}).realize(tr)

@@ -60,14 +60,11 @@ def _register_hook(tr: Tracer, owner: TensorValue, hook: Value) -> Value:
 
 def _trace(tr: Tracer, owner: TensorValue, function: FunctionValue) -> None:
     graph, what = tr.graph, f"the hook {function.name}"
-    mode, effects = torch.is_grad_enabled(), len(tr.journal)
+    effects = len(tr.journal)
     with graph.body(what, tr.root_step) as body:
-        torch._C._set_grad_enabled(False)
-        try:
+        with torch.no_grad():
             example = torch.empty_like(owner.fake, requires_grad=False)
             result = function.call(tr, [TensorValue(body.input(None, example), example)], {}).realize(tr)
-        finally:
-            torch._C._set_grad_enabled(mode)
         is_none = isinstance(result, ConstantValue) and result.value is None
         if len(tr.journal) != effects or not (is_none or _may_be_gradient(result, example)):
             raise unsupported_call(_NAME, "gets a hook that does more than compute a gradient")

@@ -15,7 +15,7 @@ from torch.nn.utils import stateless
 from .. import torch_polyfills
 from ..breaks import Break, BreakKind, unsupported_call
 from .base import Args, Kwargs, Value, fail
-from .callables import RULES, is_safe_to_hash, rule
+from .callables import RULES, is_safe_to_hash, rule, traced_as
 from .constant import ConstantValue, SymIntValue
 
 if TYPE_CHECKING:
@@ -279,14 +279,5 @@ def _manual_seed(tr: Tracer, seed: Value) -> Value:
     raise unsupported_call("torch.manual_seed()", "sets the state of the random generator")
 
 
-def _instead_of(original: Any, polyfill: Any) -> None:
-    """A call of `original` is traced as one of `polyfill`."""
-
-    def trace(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        return tr.constant(polyfill).call(tr, list(args), kwargs)
-
-    RULES[original] = trace
-
-
-_instead_of(torch._C._group_tensors_by_device_and_dtype, torch_polyfills.group_tensors_by_device_and_dtype)
-_instead_of(stateless._untie_named_tensors_map, torch_polyfills.untie_named_tensors_map)
+traced_as(torch._C._group_tensors_by_device_and_dtype, torch_polyfills.group_tensors_by_device_and_dtype)
+traced_as(stateless._untie_named_tensors_map, torch_polyfills.untie_named_tensors_map)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -133,17 +132,6 @@ def outside_transform(tr: Tracer, fn: types.FunctionType, value: FunctionValue) 
 # ---- calling ----
 
 
-@contextmanager
-def _gradients_on() -> Iterator[None]:
-    """torch.func's derivatives record whatever the mode outside is; the transform itself sees to it when it runs."""
-    before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(True)
-    try:
-        yield
-    finally:
-        torch._C._set_grad_enabled(before)
-
-
 class _Function:
     """The function of a transform, while it is traced: what it is given, and what comes out."""
 
@@ -253,7 +241,7 @@ class _Derivative(_Function):
         args = list(self.args)
         for place, value in zip(self.places, values, strict=True):
             args[place] = value
-        with _gradients_on():
+        with torch.enable_grad():  # torch.func's derivatives record whatever the mode outside is, when it runs too
             return self.run(args, kwargs)
 
     def split(self, result: Value, has_aux: bool) -> tuple[Value, list[TensorValue], Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import polyfills
 from ..breaks import unsupported_call
 from .base import Args, Kwargs, Value
-from .callables import class_object, rule
+from .callables import class_object, traced_as
 from .containers import DictValue
 
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ def unwrapped_call(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
 
 
 if hasattr(functools.singledispatchmethod(_nothing), "_method_cache"):  # Python 3.13
-
-    @rule(functools.singledispatchmethod.__get__)
-    def _bound_dispatch(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        return tr.constant(polyfills.bound_dispatch).call(tr, list(args), kwargs)
+    traced_as(functools.singledispatchmethod.__get__, polyfills.bound_dispatch)
 
 
 def _cell(fn: FunctionValue, name: str) -> Value:
