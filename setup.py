@@ -1,8 +1,8 @@
 """The C extensions; everything else about the package stands in pyproject.toml.
 
 All are optional: where no C compiler is found, or the Python's internals are unknown to eval_frame.c, the package
-installs without them, and `frontend/hook.py`, `runtime/launch.py` and `runtime/launch_cuda.py` use their pure Python
-doors.
+installs without them, and `frontend/hook.py`, `runtime/launch.py`, `runtime/launch_cuda.py` and
+`guards/tensor_check.py` do without.
 """
 
 from setuptools import Extension, setup
@@ -16,7 +16,15 @@ setup(
             extra_compile_args=["-std=gnu11"],
             optional=True,
         ),
-        Extension("minicompile.runtime._launch", ["minicompile/runtime/launch.c"], optional=True),
-        Extension("minicompile.runtime._launch_cuda", ["minicompile/runtime/launch_cuda.c"], optional=True),
+        *(
+            Extension(
+                f"minicompile.{folder}._{name}",
+                [f"minicompile/{folder}/{name}.c"],
+                depends=["minicompile/runtime/torch_tensor.h"],
+                extra_compile_args=["-std=gnu11", "-O2"],
+                optional=True,
+            )
+            for folder, name in (("runtime", "launch"), ("runtime", "launch_cuda"), ("guards", "tensor_check"))
+        ),
     ]
 )

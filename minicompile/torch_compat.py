@@ -5,6 +5,7 @@ In: torch >= 2.11. Out: functions with one meaning on every version.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import logging
 import uuid
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -208,3 +209,95 @@ def is_known_contiguous(tensor: Any) -> bool:
 
     known = getattr(common, "is_contiguous_or_false", None)
     return bool(known(tensor)) if known is not None else False
+
+
+# ---- tensors as C sees them ----
+
+_GETTERS = ("data_ptr", "dtype", "device_type", "device_index", "dim", "sizes", "strides")
+_REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"
+_LOCAL_KEYS = "_ZN3c104impl26raw_local_dispatch_key_setE"
+_IMPL_BYTES = 192  # no TensorImpl is smaller
+
+
+class TensorLayout(NamedTuple):
+    """Where C finds what it wants to know about a tensor; the fields that `use_layout` of torch_tensor.h takes."""
+
+    tensor: type
+    parameter: type
+    handle: int
+    keys: int
+    functions: tuple[int, ...]
+    library: int
+    local_keys: str
+
+
+@functools.cache
+def tensor_layout() -> TensorLayout | None:
+    """Found by looking at tensors whose facts are known; None where that is not conclusive."""
+    try:
+        c10, stable = _torch_library("c10"), _torch_library("torch_cpu")
+        functions = [getattr(stable, f"aoti_torch_get_{name}") for name in _GETTERS] + [getattr(c10, _REQUIRES_GRAD)]
+        addresses = tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+        if not _local_keys_are_there(c10):
+            return None
+    except (OSError, AttributeError, ValueError):
+        return None
+    samples = _samples()
+    handle = _common_offset([(id(t), type(t).__basicsize__, t._cdata) for t in samples])
+    keys = _common_offset([(t._cdata, _IMPL_BYTES, torch._C._dispatch_keys(t).raw_repr()) for t in samples])
+    if handle is None or keys is None:
+        return None
+    return TensorLayout(torch.Tensor, torch.nn.Parameter, handle, keys, addresses, c10._handle, _LOCAL_KEYS)
+
+
+def tensor_numbers(dtype: torch.dtype, device: torch.device) -> tuple[int, int, int]:
+    """The numbers that C has for these: dtype, type and index of the device. Raises LookupError for a rare one."""
+    stable, name = _torch_library("torch_cpu"), str(dtype).removeprefix("torch.")
+    try:
+        codes = [getattr(stable, f"aoti_torch_{what}")() for what in (f"dtype_{name}", f"device_type_{device.type}")]
+    except AttributeError:
+        raise LookupError(f"{dtype} on {device.type} has no number in torch's stable interface") from None
+    return codes[0], codes[1], -1 if device.index is None else device.index
+
+
+@functools.cache
+def _torch_library(name: str) -> ctypes.CDLL:
+    """One of torch's own libraries, which are loaded already."""
+    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"lib{name}.so"))
+
+
+def _samples() -> list[torch.Tensor]:
+    """Tensors with different dispatch keys and classes, made unseen by any mode of the user's or ours."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+        plain = torch.empty(1)
+        samples = [plain, torch.nn.Parameter(torch.empty(2)), torch.empty(2, 2, device="meta"), torch._neg_view(plain)]
+        samples += [torch.empty(2, dtype=torch.complex64).conj(), torch.empty(2, layout=torch.sparse_coo)]
+        with torch.inference_mode():
+            return [*samples, torch.empty(3)]
+
+
+def _common_offset(objects: list[tuple[int, int, int]]) -> int | None:
+    """The one multiple of 8 at which each object (address, bytes, number) has its number; None for none or several."""
+    found = [_offsets(*each) for each in objects]
+    common = set.intersection(*found)
+    return common.pop() if len(common) == 1 else None
+
+
+def _offsets(address: int, size: int, number: int) -> set[int]:
+    words = (ctypes.c_uint64 * (size // 8)).from_address(address)
+    return {8 * index for index, word in enumerate(words) if word == number}
+
+
+def _local_keys_are_there(c10: ctypes.CDLL) -> bool:
+    """Whether the variable changes as the thread's dispatch keys do. (It holds their difference from the defaults.)"""
+    kept = (ctypes.c_uint64 * 2).in_dll(c10, _LOCAL_KEYS)
+
+    def seen() -> tuple[int, ...]:
+        included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        return (kept[0] ^ included.raw_repr(), kept[1] ^ excluded.raw_repr())
+
+    outside, before = seen(), tuple(kept)
+    with torch.inference_mode(not torch.is_inference_mode_enabled()):
+        return seen() == outside and tuple(kept) != before

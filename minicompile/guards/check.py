@@ -14,8 +14,8 @@ text under which each source's value is at hand afterwards.
 
 How the lines come about: guards are taken cheapest first, but before a guard reads `self.layers[0]` come the
 structural guards (type, keys, length, code) on `layers` and `self`, whatever they cost, so that nothing is read from an
-object of an unknown kind. All tensor guards are one C++ call. A source that is read more than once, by guards or later
-by the glue, is read once into a local (a name starting with `__g`).
+object of an unknown kind. All tensor guards are one native call. A source that is read more than once, by guards or
+later by the glue, is read once into a local (a name starting with `__g`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from ..frontend.sources import (
 from .guard_set import GuardSet
 from .kinds import Guard, Held, SameObjectGuard
 from .state import GlobalStateGuard
-from .tensors import TENSOR_RANK, TensorGuard, tensor_check
+from .tensor_check import tensor_check
+from .tensors import TENSOR_RANK, TensorGuard
 
 
 class _Miss:
@@ -217,11 +218,11 @@ class _Writer:
             return
         for guard in self.tensors:
             self._require(guard.source)
-        nested = [text for guard in self.tensors if (text := guard.nested_condition(self))]
+        self.namespace["__tensors"], stands_nested = tensor_check(self.tensors)
+        nested = [] if stands_nested else [text for guard in self.tensors if (text := guard.nested_condition(self))]
         for text in nested:
             self._line(text, "not a nested tensor, which the next check could not stand")
         names = [self.read(guard.source) for guard in self.tensors]
-        self.namespace["__tensors"] = tensor_check(self.tensors)
         self._line(f"__tensors({', '.join(names)})", f"{len(names)} tensors")
         self.ordered.extend(self.tensors)
 
@@ -239,7 +240,7 @@ class _Writer:
         uses = Counter(parent for node in steps if (parent := node.parent()) is not None)
         uses.update(direct)
         uses.update(self.reads)
-        # A tensor is read by the C++ call, and before that to ask whether it is nested.
+        # A tensor is read by the check of them all, and before that, where it must be, to ask whether it is nested.
         uses.update(guard.source for guard in self.tensors)
         self._done: set[Guard] = set()
         self._structural: dict[Source, list[Guard]] = {}
@@ -317,7 +318,7 @@ def _over_nearest(source: Source, available: Mapping[Source, str]) -> str:
 
 
 def _distinct(tensors: list[TensorGuard]) -> tuple[list[TensorGuard], list[Guard]]:
-    """The C++ call wants different objects: a tensor met again under another source becomes an identity relation."""
+    """The native check wants different objects: a tensor met again under another source becomes a relation."""
     first: dict[int, TensorGuard] = {}
     twins: list[Guard] = []
     for guard in tensors:

@@ -226,7 +226,7 @@ class SymbolicShapes:
         return SizeSource(base, place.idx) if method == "size" else StrideSource(base, place.idx)
 
     def _tensor_guard(self, entry: _Input) -> TensorGuard:
-        """What became a plain number is checked in C++ with the rest of the tensor."""
+        """What became a plain number is checked natively with the rest of the tensor."""
         shape, stride = (tuple(map(self._number_or_none, numbers)) for numbers in (entry.shape, entry.stride))
         return TensorGuard.of(entry.source, entry.tensor).with_sizes(shape, stride)
 

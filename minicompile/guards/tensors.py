@@ -1,18 +1,8 @@
-"""Guards on tensors: one C++ call for all of an entry's tensors, and relations between them.
+"""Guards on tensors: what is expected of each, and relations between them.
 
 In: a source and the tensor that it yields while tracing.
-Out: `TensorGuard`s, which `guards.check` joins into one `torch._C._dynamo.guards.TensorGuards.check(t0, t1, …)`
-(0.15 µs a tensor), and guards on how tensors overlap in memory.
-
-What that call compares: exact Python class; dispatch keys, which stand for device type, layout, conjugate and negative
-bits, being an inference tensor, and the thread's inference mode, autocast and functorch state; dtype; device index;
-requires_grad; sizes and strides (dynamic ones excepted); and that no two arguments are one object. What it does not:
-the storage offset (`StorageOffsetGuard`, only where a trace depended on it), and overlapping memory of two different
-tensors (`OverlapGuard`, only where one of them is written).
-
-A trap: on a nested tensor the C++ call throws where nothing catches it and ends the process. Since a nested tensor has
-the class of a dense one, each plain torch.Tensor is asked `is_nested` first (60 ns; the class is compared before, so
-that no user code answers).
+Out: `TensorGuard`s, all of which `guards.tensor_check` joins into one native call, and guards on how tensors overlap in
+memory.
 """
 
 from __future__ import annotations
@@ -35,8 +25,7 @@ class TensorGuard(Guard):
     """Everything about one tensor that code may be specialised to. None in `shape` or `stride` leaves that one free.
 
     `tensor` is a weak reference to the traced tensor, needed until the check is built, and not compared. It is None in
-    a guard that another process made: the first tensor that has all the facts takes the traced one's place. What the
-    C++ check compares beyond them is in `keys`, the dispatch keys.
+    a guard that another process made. What the check compares beyond the facts is in `keys`, the dispatch keys.
     """
 
     source: Source
@@ -54,7 +43,7 @@ class TensorGuard(Guard):
 
     @classmethod
     def of(cls, source: Source, tensor: torch.Tensor) -> TensorGuard:
-        """A guard on all of it. Raises ValueError for a nested tensor, which the C++ check can't take."""
+        """A guard on all of it. Raises ValueError for a nested tensor, whose sizes are no numbers."""
         if tensor.is_nested:
             raise ValueError(f"{source.describe()} is a nested tensor, which cannot be guarded")
         strided = tensor.layout is torch.strided
@@ -83,7 +72,7 @@ class TensorGuard(Guard):
         return replace(self, shape=shape, stride=stride)
 
     def nested_condition(self, scope: Scope) -> str | None:
-        """What must hold before the C++ call may see the value, or None."""
+        """What must hold before torch's own check may see the value, or None."""
         if self.cls is not torch.Tensor:
             return None
         read = scope.read(self.source)
@@ -140,45 +129,6 @@ def _first_difference(place: str, what: str, now: Iterable[int], then: Iterable[
         if expected is not None and value != expected:
             return f"{place}: {what} of dimension {dim} is {value}, compiled for {expected}"
     return None
-
-
-def tensor_check(guards: list[TensorGuard]) -> Callable[..., bool]:
-    """The C++ check for these guards' tensors, in order; call it with as many tensors.
-
-    Must be built where the check will run, as far as the thread's state goes: no fake mode, and the same autocast and
-    inference mode. Raises ReferenceError if a traced tensor is dead already.
-    """
-    from torch._C._dynamo.guards import TensorGuards
-
-    if any(guard.tensor is None for guard in guards):
-        return FirstTensors(guards)
-    tensors = [guard.tensor() for guard in guards if guard.tensor is not None]
-    for guard, tensor in zip(guards, tensors, strict=True):
-        if tensor is None:
-            raise ReferenceError(f"{guard.source.describe()} died before its check was built")
-    sizes, strides = [list(guard.shape) for guard in guards], [list(guard.stride) for guard in guards]
-    return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[arg-type]
-
-
-class FirstTensors:
-    """The check for guards that another process made: in Python until a call's tensors have passed, then in C++.
-
-    Those tensors stand for the traced ones, which are not here.
-    """
-
-    def __init__(self, guards: list[TensorGuard]) -> None:
-        self.guards = guards
-        self._check: Callable[..., bool] | None = None
-
-    def __call__(self, *tensors: Any) -> bool:
-        if self._check is not None:
-            return self._check(*tensors)
-        different = len({id(tensor) for tensor in tensors}) == len(tensors)
-        if not different or not all(guard.holds_for(t) for guard, t in zip(self.guards, tensors, strict=True)):
-            return False
-        known = [replace(guard, tensor=weakref.ref(t)) for guard, t in zip(self.guards, tensors, strict=True)]
-        self._check = tensor_check(known)
-        return True
 
 
 # ---- memory ----

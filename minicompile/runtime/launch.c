@@ -7,12 +7,10 @@
  *
  * A vectorcall type is used because ctypes converts each argument through a Python-level object: three tensors cost
  * twice as much there, which is most of what a small fused kernel costs.  The interpreter's lock is released around
- * the kernel, as eager's operators do, so that other threads run meanwhile.
+ * the kernel, as eager's operators do, so that other threads run meanwhile.  Addresses are read as torch_tensor.h says.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "torch_tensor.h"
 #include <stddef.h>
-#include <stdint.h>
 #include "structmember.h"
 
 typedef int (*kernel_function)(void **buffers, const int64_t *sizes);
@@ -30,18 +28,11 @@ typedef struct {
 
 enum { ON_STACK = 32 }; /* kernels with more arguments than this put them on the heap */
 
-static PyObject *data_ptr_name; /* the interned string "data_ptr" */
-
 static int
 read_pointers(PyObject *const *tensors, Py_ssize_t count, void **buffers)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *address = PyObject_VectorcallMethod(data_ptr_name, tensors + i, 1, NULL);
-        if (address == NULL)
-            return -1;
-        buffers[i] = PyLong_AsVoidPtr(address);
-        Py_DECREF(address);
-        if (buffers[i] == NULL && PyErr_Occurred())
+        if (address_of(tensors[i], &buffers[i]) < 0)
             return -1;
     }
     return 0;
@@ -192,11 +183,14 @@ static PyTypeObject kernel_type = {
     .tp_members = kernel_members,
 };
 
+static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};
+
 static struct PyModuleDef launch_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_launch",
     .m_doc = PyDoc_STR("Launching native kernels; see launch.c."),
     .m_size = -1,
+    .m_methods = launch_methods,
 };
 
 PyMODINIT_FUNC

@@ -10,11 +10,9 @@
  *
  * Needs no CUDA to build: three functions of the driver are looked up when the first kernel is made.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "torch_tensor.h"
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdint.h>
 #include "structmember.h"
 
 typedef int (*launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -25,7 +23,6 @@ typedef int (*error_function)(int code, const char **text);
 static launch_function cu_launch_kernel;
 static device_function cu_ctx_get_device;
 static error_function cu_get_error_name;
-static PyObject *data_ptr_name; /* the interned string "data_ptr" */
 
 enum { AT_MOST = 256 }; /* parameters of a kernel; CUDA allows 4 KiB, 512 addresses */
 
@@ -68,13 +65,10 @@ read_addresses(PyObject *const *tensors, Py_ssize_t count, uint64_t *addresses, 
 {
     *bits = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *address = PyObject_VectorcallMethod(data_ptr_name, tensors + i, 1, NULL);
-        if (address == NULL)
+        void *address;
+        if (address_of(tensors[i], &address) < 0)
             return -1;
-        addresses[i] = PyLong_AsUnsignedLongLong(address);
-        Py_DECREF(address);
-        if (addresses[i] == (uint64_t)-1 && PyErr_Occurred())
-            return -1;
+        addresses[i] = (uint64_t)(uintptr_t)address;
         *bits |= addresses[i];
     }
     return 0;
@@ -233,11 +227,14 @@ static PyTypeObject cuda_kernel_type = {
     .tp_vectorcall_offset = offsetof(CudaKernel, vectorcall),
 };
 
+static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};
+
 static struct PyModuleDef launch_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_launch_cuda",
     .m_doc = PyDoc_STR("Launching CUDA kernels; see launch_cuda.c."),
     .m_size = -1,
+    .m_methods = launch_methods,
 };
 
 PyMODINIT_FUNC

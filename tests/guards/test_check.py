@@ -2,6 +2,7 @@
 
 import timeit
 
+import pytest
 import torch
 
 from minicompile.frontend.sources import (
@@ -13,7 +14,7 @@ from minicompile.frontend.sources import (
     ModuleMemberSource,
     SizeSource,
 )
-from minicompile.guards import MISS, GuardSet, build_check
+from minicompile.guards import MISS, GuardSet, build_check, tensor_check
 from minicompile.guards.kinds import ConstantGuard, IdentityGuard, KeysGuard, LengthGuard, TypeGuard
 from minicompile.guards.sizes import SizeGuard
 from minicompile.guards.state import GlobalStateGuard
@@ -24,14 +25,20 @@ from .support import Checked, X, Y, anything
 SELF = LocalSource("self")
 
 
-def test_text():
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_text(is_ours, monkeypatch):
+    if not is_ours:
+        monkeypatch.setattr(tensor_check, "can_read_tensors", lambda: False)
     x = torch.zeros(2, 3)
+    is_dense = (
+        "    if not (__type__(x) is __k1_Tensor and x.is_nested is False): return __MISS__"
+        "  # not a nested tensor, which the next check could not stand\n"
+    )
     guards = GuardSet([TensorGuard.of(X, x), ConstantGuard(Y, 4), TypeGuard.of(Y, 4), TypeGuard.of(X, x)])
     assert build_check(guards, ["x", "y"]).source == (
         "try:\n"
         "    if not (__type__(y) is __k0_int and y == 4): return __MISS__  # y == 4\n"
-        "    if not (__type__(x) is __k1_Tensor and x.is_nested is False): return __MISS__"
-        "  # not a nested tensor, which the next check could not stand\n"
+        f"{'' if tensor_check.can_read_tensors() else is_dense}"
         "    if not (__tensors(x)): return __MISS__  # 1 tensors\n"
         "except Exception:\n"
         "    return __MISS__"

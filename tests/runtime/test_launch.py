@@ -57,6 +57,54 @@ def test_tensors_then_sizes(load):
     assert "add" in repr(add)
 
 
+class Elsewhere(torch.Tensor):
+    """A tensor that says where its memory is."""
+
+    where = 0
+
+    def data_ptr(self):
+        return self.where
+
+
+class Plain(torch.Tensor):
+    pass
+
+
+def test_every_kind_of_tensor_tells_its_address(load):
+    add, x, out = load("add", 3, 1), torch.randn(4), torch.zeros(4)
+    moved = torch.zeros(4).as_subclass(Elsewhere)
+    moved.where = x.data_ptr()
+    kinds = [torch.nn.Parameter(x.clone()), x.clone().requires_grad_(), x.as_subclass(Plain), moved, x.view(2, 2)]
+    for tensor in kinds:
+        add(out, tensor, torch.nn.Buffer(x.clone()), 4)
+        assert torch.equal(out, x + x)
+    with torch.inference_mode():
+        add(out, x.clone(), x, 4)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_what_has_no_address_is_an_error(load, place):
+    arguments = [torch.zeros(4), torch.zeros(4), torch.zeros(4)]
+    for wrong in (None, 3, torch.zeros(4).to_sparse()):
+        arguments[place] = wrong
+        with pytest.raises((AttributeError, RuntimeError)):
+            load("add", 3, 1)(*arguments, 0)
+
+
+def test_memory_that_moves_is_followed(load):
+    add, x, out = load("add", 3, 1), torch.ones(4), torch.zeros(4)
+    add(out, x, x, 4)
+    x.data = torch.full((4,), 5.0)
+    add(out, x, x, 4)
+    assert out.tolist() == [10.0] * 4
+    x.resize_(1000).fill_(7.0)
+    add(out, x, x, 4)
+    assert out.tolist() == [14.0] * 4
+    lazy = torch._lazy_clone(x)  # copy-on-write: asking for the address makes the copy
+    add(lazy, x, x, 4)
+    assert x[0] == 7.0 and lazy[0] == 14.0
+
+
 def test_more_arguments_than_fit_on_the_stack(load):
     many = load("many", MANY, MANY)
     tensors = [torch.tensor([i]) for i in range(MANY)]
