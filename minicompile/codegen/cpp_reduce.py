@@ -54,9 +54,10 @@ class Accumulator:
     def declare_total(self) -> str:
         return f"{self.total_type} total_{self.name} = {self.identity()};"
 
-    def declare_run(self) -> str:
+    def declare_run(self, wide: bool = False) -> str:
+        """`wide`: in the total's type, for lanes to be summed in it."""
         nan = f" {self.nan_type} nan_{self.name} = 0;" if self.nan_type else ""
-        return f"{self.type} run_{self.name} = {self.identity()};{nan}"
+        return f"{self.total_type if wide else self.type} run_{self.name} = {self.identity()};{nan}"
 
     def reset_run(self) -> str:
         """Begin a declared run again."""
@@ -75,6 +76,22 @@ class Accumulator:
             nan = f" nan_{self.name} |= {arg} != {arg};" if self.nan_type else ""
             return f"{run} = {arg} {sign} {run} ? {arg} : {run};{nan}"
         return f"{run} {_OMP[self.kind]}= {arg};"
+
+    def declare_lanes(self, lanes: int) -> list[str]:
+        """A run's partial results side by side (cpp_lanes.py)."""
+        fill = f"for (int64_t lane = 0; lane < {lanes}; ++lane) lanes_{self.name}[lane] = {self.identity()};"
+        nan = [f"alignas(64) {self.nan_type} nans_{self.name}[{lanes}] = {{}};"] if self.nan_type else []
+        return [f"alignas(64) {self.type} lanes_{self.name}[{lanes}];", fill, *nan]
+
+    def refer_to_lane(self) -> str:
+        """In a loop over `lane`: what `take` adds to is that lane's."""
+        nan = f" {self.nan_type} &nan_{self.name} = nans_{self.name}[lane];" if self.nan_type else ""
+        return f"{self.type} &run_{self.name} = lanes_{self.name}[lane];{nan}"
+
+    def take_lane(self) -> str:
+        """One lane into the run."""
+        nan = f" nan_{self.name} |= nans_{self.name}[lane];" if self.nan_type else ""
+        return self.take(f"lanes_{self.name}[lane]") + nan
 
     def run_result(self) -> str:
         if self.nan_type is None:

@@ -13,6 +13,7 @@ import torch
 
 from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
+from . import cpp_lanes
 from .cpp_blocks import BLOCK, BlockLoop, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
@@ -263,7 +264,14 @@ class RowPrinter:
     def _run_length(self, k: int, loop: Sequence[Value]) -> int:
         """Elements that are joined in the register type: few where additions round, else a block."""
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
+        if self._has_lanes(self.inner[-1], k, loop):
+            return cpp_lanes.RUN
         return BLOCK if not rounds or self._calls_blocks(self.inner[-1], k, loop) else RUN
+
+    def _has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
+        plain = axis is not None and not self._calls_blocks(axis, k, loop)
+        plain = plain and not any(self._is_scanned(value, k) or has_fast_form(value) for value in loop)
+        return axis is not None and plain and cpp_lanes.pay(axis, loop)
 
     def _calls_blocks(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         return self.calls_blocks and pays(axis, self._computed(k, loop))
@@ -278,7 +286,8 @@ class RowPrinter:
         accumulators: Sequence[Accumulator],
     ) -> None:
         """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
-        self.out.add(*(acc.declare_run() for acc in accumulators))
+        lanes = self._has_lanes(axis, k, loop)
+        self.out.add(*(acc.declare_run(wide=lanes) for acc in accumulators))
         fast = axis is not None and any(map(has_fast_form, self._computed(k, loop)))
         if fast and axis is not None:
             self.out.add("int32_t far = 0;")
@@ -307,6 +316,9 @@ class RowPrinter:
             far = "reduction(|:far)" if self.is_fast else ""
             BlockLoop(self, axis, k, loop).print(begin, end, accumulators, far)
             self.is_fast = False
+            return
+        if axis is not None and self._has_lanes(axis, k, loop):
+            cpp_lanes.print_run(self.out, axis, begin, end, accumulators, lambda: self._block(loop, k))
             return
         if axis is not None:
             clauses = [acc.clause() for acc in accumulators] + (["reduction(|:far)"] if self.is_fast else [])

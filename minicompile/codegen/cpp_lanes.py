@@ -1,0 +1,64 @@
+"""Reductions with an accumulator for each of several lanes, so that memory sets the pace of a long row's sum.
+
+In: one run (at most `RUN` elements of a row) of a row kernel's loop, with its accumulators. Out: its text.
+
+A loop `run += x[i]` makes the compiler keep one vector of partial sums: each addition waits for the last, and at the
+run's end the vector is summed across, which the processor cannot overlap with much. Here the run is walked in steps
+of `LANES` elements, and lane l of an array takes every element i with i % LANES == l; gcc keeps the array in
+registers. Measured on rows of 4096 floats: 1.5 times as fast in cache, 1.3 beyond it. It is more exact as well: a
+lane takes 8 elements of a run, and lanes are summed in the total's type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..ir.ops import POINTWISE
+from .cpp_reduce import Accumulator
+from .kernel_ir import Axis, Value
+
+if TYPE_CHECKING:
+    from .cpp_rows import Lines
+
+RUN = 512
+"""Elements of a run: eight for each lane."""
+
+BYTES = 256
+"""Of an accumulator's lanes: four of the widest registers, so that four additions are under way at once."""
+
+COSTLIEST = 8
+"""Cost (op table's) of an element's work up to which waiting for additions, not the work, sets the pace."""
+
+
+def pay(axis: Axis, loop: Sequence[Value]) -> bool:
+    """Whether a loop along this axis is long and light enough, and does nothing but reduce."""
+    reduced = [value for value in loop if value.op == "reduce"]
+    light = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) <= COSTLIEST
+    return 0 < len(reduced) <= 2 and light and axis.hint >= RUN
+
+
+def print_run(
+    out: Lines, axis: Axis, begin: str, end: str, accumulators: Sequence[Accumulator], body: Callable[[], None]
+) -> None:
+    """The loops of one run, from `begin` to `end`, into its declared `run_…`. `body` prints one element's work."""
+    lanes = BYTES // min(acc.value.dtype.itemsize for acc in accumulators)
+    for acc in accumulators:
+        out.add(*acc.declare_lanes(lanes))
+    whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
+    out.open(f"for (int64_t first = {begin}; first < {whole}; first += {lanes})")
+    out.add("#pragma omp simd")
+    out.open(f"for (int64_t lane = 0; lane < {lanes}; ++lane)")
+    out.add(f"const int64_t {axis.name} = first + lane;", *(acc.refer_to_lane() for acc in accumulators))
+    body()
+    out.close()
+    out.close()
+    clauses = " ".join(acc.clause() for acc in accumulators)
+    out.add(f"#pragma omp simd {clauses}",
+            f"for (int64_t lane = 0; lane < {lanes}; ++lane) {{ "
+            + " ".join(acc.take_lane() for acc in accumulators) + " }")
+    if isinstance(axis.size, int) and axis.size % lanes == 0:
+        return
+    out.add(f"#pragma omp simd {clauses}")
+    out.open(f"for (int64_t {axis.name} = {whole}; {axis.name} < {end}; ++{axis.name})")
+    body()
+    out.close()
