@@ -46,6 +46,7 @@ GLUE_HELPERS: dict[str, Any] = {
     "__setattr__": setattr,
     "__annotations_of__": _annotations_of,
     "__set_grad__": torch._C._set_grad_enabled,
+    "__inference_mode__": torch.inference_mode,
     "__save_modes__": save_modes,
     "__restore_modes__": restore_modes,
     **{f"__base_{base.__name__}__": base for base in CONTAINERS},

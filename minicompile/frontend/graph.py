@@ -24,6 +24,7 @@ from ..ir.symbols import is_float_symbol
 from .bodies import Body, module_of, version_of
 from .breaks import Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .sources import ModuleMemberSource, Source
+from .uncounted_writes import WriteWatch
 from .values.base import NotConstant, Value
 from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue
@@ -42,10 +43,12 @@ class MarkedDynamic(Exception):
 
 @dataclass
 class TensorInput:
-    """A placeholder for a tensor from outside. `version` is the fake's when it was made: a change means mutation."""
+    """A placeholder for a tensor from outside. `version` is the fake's when it was made: a change means mutation.
+    Inference tensors count none; `uncounted` tells of them."""
 
     value: TensorValue
     version: int
+    uncounted: WriteWatch
 
     @property
     def source(self) -> Source:
@@ -54,7 +57,7 @@ class TensorInput:
 
     @property
     def mutated(self) -> bool:
-        return version_of(self.value.fake) != self.version
+        return version_of(self.value.fake) != self.version or self.uncounted.has_seen(self.value.fake)
 
 
 class GraphBuilder:
@@ -82,8 +85,8 @@ class GraphBuilder:
         self.fixed_floats: set[Source] = set()
         self._by_fake: dict[int, TensorValue] = {}
         self._first_call: fx.Node | None = None
-        self.mutates = False
         self.has_aliased_mutation = False
+        self.uncounted = WriteWatch()
 
     @property
     def is_empty(self) -> bool:
@@ -106,7 +109,7 @@ class GraphBuilder:
         fake = self._fakify(tr, tensor, source, dims)
         node = self._placeholder(f"{source.name()}", fake)
         value = TensorValue(node, fake, source, tensor)
-        self.inputs.append(TensorInput(value, version_of(fake)))
+        self.inputs.append(TensorInput(value, version_of(fake), self.uncounted))
         self._by_fake[id(fake)] = value
         tr.changed()
         return value
@@ -299,15 +302,17 @@ class GraphBuilder:
         fake_kwargs = {key: fake for key, (_, fake) in named.items()}
         tensors = [leaf for leaf in _leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [(version_of(tensor), tensor.shape) for tensor in tensors]
+        count = self.uncounted.count
         try:
-            result = self._run(tr, target, fake_args, fake_kwargs)
+            with self.uncounted if any(tensor.is_inference() for tensor in tensors) else nullcontext():
+                result = self._run(tr, target, fake_args, fake_kwargs)
         except (Break, UserError):
             if self._fixes_floats((fake_args, fake_kwargs)):  # the function asks for the numbers
                 return self.call(tr, target, args, kwargs)
             raise
         pairs_of_versions = zip(tensors, before, strict=True)
-        mutated = [tensor for tensor, (version, _) in pairs_of_versions if version_of(tensor) != version]
-        if mutated or target is operator.setitem:
+        mutates = any(version_of(tensor) != version for tensor, (version, _) in pairs_of_versions)
+        if mutates or self.uncounted.count != count or target is operator.setitem:
             self._check_mutation(tr, target, tensors, before)
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
@@ -326,7 +331,6 @@ class GraphBuilder:
         return bool(found)
 
     def _check_mutation(self, tr: Tracer, target: Any, tensors: list[torch.Tensor], before: list[Any]) -> None:
-        self.mutates = True
         for tensor, (_, shape) in zip(tensors, before, strict=True):
             if tensor.shape != shape:
                 tr.changed()  # the fake tensor is spoilt: trace again, up to here

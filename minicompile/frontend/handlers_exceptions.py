@@ -13,8 +13,9 @@ from .interpreter import opcode
 from .values.callables import class_object
 from .values.constant import ConstantValue
 from .values.containers import SequenceValue
-from .values.contexts import AutocastExitValue, GradModeExitValue, TorchContextValue
+from .values.contexts import GradModeExitValue, TorchContextValue
 from .values.exceptions import ExceptionValue, TracebackValue, caught, now_handled, raise_value, throw
+from .values.mode_blocks import BlockExitValue
 from .values.objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
 def _with_except_start(tr: Tracer, frame: Frame, arg: Any) -> None:
     """Call the manager's exit with the exception; stack: exit, offset, what was handled before, exception."""
     leave, error = frame.stack[-4].realize(tr), _exception(frame.stack[-1].realize(tr))
-    if isinstance(leave, (GradModeExitValue, AutocastExitValue)):
+    if isinstance(leave, (GradModeExitValue, BlockExitValue)):
         frame.push(leave.call(tr, [], {}))
         return
     frame.push(leave.call(tr, [tr.constant(error.cls), error, TracebackValue(error)], {}))

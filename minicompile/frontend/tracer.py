@@ -38,7 +38,7 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from ..guards.state import GlobalStateGuard
-    from .values.contexts import AutocastExitValue
+    from .values.mode_blocks import BlockExitValue
 
 MAX_DEPTH = 60
 """How many calls deep inlining goes; every level takes a few Python frames of our own."""
@@ -60,7 +60,7 @@ class Tracer:
         self.handled: list[Value | None] = [None]
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
         self.is_called_in_handler = sys.exc_info()[1] is not None
-        self.open_autocasts: list[AutocastExitValue] = []
+        self.open_blocks: list[BlockExitValue] = []
         self.is_portable = True
         """Whether another process may use what is traced: not if a function was used as `allow_in_graph` or
         `assume_constant_result` say, nor if something hangs on the hashes of strings."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -33,6 +34,7 @@ from .frame import NULL, Frame
 from .generated import caller_at, make_function
 from .glue import Glue
 from .graph import GraphBuilder, MarkedDynamic
+from .inference_regions import settle
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names
 from .segments import Entry, GraphRecord, Segment
@@ -103,17 +105,24 @@ class Attempt:
         why = self._why_not()
         if why is not None:
             return self.eager_entry(why, start)
-        grad_mode = torch.is_grad_enabled()
         try:
-            return self._run(start)
+            with self._same_modes_after():
+                return self._run(start)
         except UserError as error:
             return self.eager_entry(f"it raised {error}", start)
         except SkipFrame as error:
             return self.eager_entry(str(error), start)
+
+    @contextmanager
+    def _same_modes_after(self) -> Iterator[None]:
+        """The modes that tracing sets for real are those of the call again, in which its entry's guards are made."""
+        grad_mode = torch.is_grad_enabled()
+        try:
+            yield
         finally:
+            for block in reversed(self.tr.open_blocks):
+                block.leave(block.mode)
             torch._C._set_grad_enabled(grad_mode)
-            for block in reversed(self.tr.open_autocasts):
-                torch.amp._exit_autocast(block.mode)
 
     def _why_not(self) -> str | None:
         if self.decoded.is_generator or self.decoded.is_coroutine:
@@ -131,23 +140,23 @@ class Attempt:
             except (Break, Restart, UserError, SkipFrame, MarkedDynamic):
                 raise
             except Exception as error:
-                return self._internal_error(error, start)
+                self._internal_error(error)
         try:
             return self._finish(result, broken, start)
         except (MinicompileError, Restart, SkipFrame):
             raise
         except Break as broken:  # something that the frame leaves behind cannot be made in the glue
-            return self._cannot_leave(broken, start)
+            self._cannot_leave(broken)
         except Exception as error:
-            return self._internal_error(error, start)
+            self._internal_error(error)
 
-    def _cannot_leave(self, broken: Break, start: float) -> Entry:
+    def _cannot_leave(self, broken: Break) -> NoReturn:
         broken.location = broken.location or self.frame.location()
         if self.segment.ctx.fullgraph:
             raise _graph_break_error(broken.record())
-        return self.eager_entry(broken.reason, start)
+        raise SkipFrame(broken.reason)
 
-    def _internal_error(self, error: Exception, start: float) -> Entry:
+    def _internal_error(self, error: Exception) -> NoReturn:
         """A bug of ours must not be the user's problem."""
         if config.strict or self.segment.ctx.fullgraph:
             raise StageError("frontend", error) from error
@@ -159,7 +168,7 @@ class Attempt:
             stacklevel=2,
         )
         _log.debug("frontend failed", exc_info=error)
-        return self.eager_entry("the frontend failed", start)
+        raise SkipFrame("the frontend failed")
 
     def _trace(self) -> tuple[Value | None, tuple[Instruction, BreakRecord] | None]:
         """Run the root frame: its result, or the instruction that broke."""
@@ -193,8 +202,8 @@ class Attempt:
         if broken is not None and self.segment.ctx.fullgraph:
             raise _graph_break_error(broken[1])
         tr = self.tr
-        if tr.open_autocasts:
-            tr.open_autocasts[0].restart()
+        if tr.open_blocks:
+            tr.open_blocks[0].restart()
         glue = Glue(tr)
         way = Exit(tr, self.frame, glue)
         if broken is not None:
@@ -240,10 +249,12 @@ class Attempt:
             return [], None
         if torch.is_grad_enabled() != self.tr.entry_grad_mode or self._sets_grad_mode():
             graph.set_grad_mode(self.tr.entry_grad_mode, self.tr.origin("torch.set_grad_enabled"))
+        is_inference = settle(graph, glue.outputs, self.tr.entry_grad_mode)
         gm, arguments = graph.finish(self.tr, list(glue.outputs))
         texts = [glue.source(source) for source in arguments.sources]
         names = "".join(f"{name}, " for name in glue.outputs.values())
-        lines = self._call_lines(f"__graph__({', '.join(texts)})", f"({names}) = " if names else "", glue)
+        call = f"{f'({names}) = ' if names else ''}__graph__({', '.join(texts)})"
+        lines = self._call_lines(f"with __inference_mode__(): {call}" if is_inference else call, glue)
         return lines, GraphRecord(gm, gm.forward, arguments.examples)
 
     def _sets_grad_mode(self) -> bool:
@@ -251,15 +262,17 @@ class Attempt:
         modes = [node.args[0] for node in nodes if node.target is torch._C._set_grad_enabled]
         return bool(modes) and modes[-1] != self.tr.entry_grad_mode
 
-    def _call_lines(self, call: str, targets: str, glue: Glue) -> list[str]:
+    def _call_lines(self, call: str, glue: Glue) -> list[str]:
         """The call, and what happens if it raises; where the graph mutates inputs, only if it has not done so yet."""
         slots = "".join(f"{name}, " for name in self.segment.layout.parameters())
-        versions = [f"{glue.source(entry.source)}._version" for entry in self.tr.graph.inputs if entry.mutated]
+        mutated = [entry for entry in self.tr.graph.inputs if entry.mutated]
+        counted = [entry for entry in mutated if not entry.value.fake.is_inference()]
+        versions = [f"{glue.source(entry.source)}._version" for entry in counted]
         versions = [text for text in versions if "\x00" in text]
-        was_mutated, before = "False", []
+        was_mutated, before = str(len(counted) < len(mutated)), []
         if versions:
             state = f"({''.join(f'{text}, ' for text in versions)})"
-            was_mutated, before = f"__v != {state}", [f"__v = {state}"]
+            was_mutated, before = f"{was_mutated} or __v != {state}", [f"__v = {state}"]
         modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast}
         restore = []
         nodes = self.tr.graph.graph.nodes  # a body may set modes that the graph around it does not
@@ -270,7 +283,7 @@ class Attempt:
             *before,
             "__errors = []",  # eager must not begin inside our own `except`: the program may look at sys.exc_info()
             "try:",
-            f"    {targets}{call}",
+            f"    {call}",
             "except Exception as __error:",
             "    __errors.append(__error)",
             *restore,

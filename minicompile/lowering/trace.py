@@ -159,11 +159,23 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Any) -> Trace:
             was mutated, the values of a tensor are needed, or any other failure to run the graph on fake tensors.
     """
     mode = fake_mode_of(example_inputs)
-    inputs = fake_inputs(example_inputs, mode)
-    try:
-        return _trace(gm, inputs, mode, any(map(_is_dynamic, inputs)))
-    except _HiddenWrite:
-        return _trace(gm, inputs, mode, True)
+    with torch.inference_mode(False):  # functionalization counts versions, which inference tensors have not
+        inputs = [_counting_versions(value, mode) for value in fake_inputs(example_inputs, mode)]
+        try:
+            return _trace(gm, inputs, mode, any(map(_is_dynamic, inputs)))
+        except _HiddenWrite:
+            return _trace(gm, inputs, mode, True)
+
+
+def _counting_versions(value: Any, mode: Any) -> Any:
+    """For a fake inference tensor, one like it that is none; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or not value.is_inference():
+        return value
+    last = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    offset = value.storage_offset()
+    with mode:
+        memory = torch.empty(max(offset + last + 1, 0), dtype=value.dtype, device=value.device)
+        return memory.as_strided(value.shape, value.stride(), offset)
 
 
 def _trace(gm: torch.fx.GraphModule, inputs: list[Any], mode: Any, python_dispatcher: bool) -> Trace:

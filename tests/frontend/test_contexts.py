@@ -143,23 +143,6 @@ def context_managers_from_contextlib(x: Tensor) -> Any:
 
 
 @correct
-def inference_mode_block(x: Tensor) -> Any:
-    with torch.inference_mode():
-        y = x.detach() * 2
-        inside = y.is_inference()
-    return inside, x * 3, torch.is_inference_mode_enabled()
-
-
-@correct
-def inference_mode_decorator(x: Tensor) -> Any:
-    @torch.inference_mode()
-    def frozen(t: Tensor) -> Tensor:
-        return t * 2
-
-    return frozen(x).is_inference(), x * 2
-
-
-@correct
 def record_function(x: Tensor) -> Any:
     with torch.profiler.record_function("name"):
         y = x * 2

@@ -1,18 +1,18 @@
-"""Context managers that are part of the graph: torch.no_grad, enable_grad, set_grad_enabled, autocast.
+"""Context managers that are part of the graph, and the grad modes: torch.no_grad, enable_grad, set_grad_enabled.
 
-In: calls of these classes, `with` statements, decorators. Out: calls in the graph that set the mode; and an exit. That
-of a grad mode survives a graph break inside the block: a real `GradModeExit` on the resumed segment's stack. A break
-inside an autocast block makes tracing begin again, with the block entered for real.
+In: calls of these classes, `with` statements, decorators. Out: calls in the graph that set the mode; and an exit. It
+survives a graph break inside the block: a real `GradModeExit` on the resumed segment's stack. Blocks whose exit does
+not are in mode_blocks.py.
 """
 
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..breaks import Restart, UserError, unsupported, unsupported_call
+from ..breaks import UserError
 from .base import Args, Kwargs, Value
 from .callables import rule
 from .constant import ConstantValue
@@ -187,71 +187,3 @@ def _set_grad_enabled(tr: Tracer, mode: Value) -> Value:
     enabled, previous = bool(mode.realize(tr).const(tr)), torch.is_grad_enabled()
     tr.set_grad_mode(enabled)
     return ContextManagerValue(torch.set_grad_enabled, enabled, previous)
-
-
-# ---- autocast ----
-
-
-class AutocastValue(TorchContextValue):
-    """A `torch.autocast` made in the frame. `manager` is one like it, `arguments` what it was made with."""
-
-    def __init__(self, manager: torch.autocast, args: Args, kwargs: Kwargs) -> None:
-        self.manager = manager
-        self.args = args
-        self.kwargs = kwargs
-
-    def python_type(self) -> type:
-        return type(self.manager)
-
-    def enter(self, tr: Tracer) -> Value:
-        made = self.manager
-        settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
-        node = tr.graph.set_mode(torch.amp._enter_autocast, settings, tr.origin("torch.autocast"))
-        leave = AutocastExitValue(node, torch.amp._enter_autocast(*settings), tr.root_step)
-        tr.open_autocasts.append(leave)
-        tr.changed()
-        return leave
-
-    def build(self, glue: Glue) -> str:
-        parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
-        return f"{glue.keep(type(self.manager))}({', '.join(parts)})"
-
-
-class AutocastExitValue(Value):
-    """The exit of an autocast block that has been entered, at root instruction `step`."""
-
-    def __init__(self, node: torch.fx.Node, mode: Any, step: int) -> None:
-        self.node = node
-        self.mode = mode
-        self.step = step
-
-    def python_type(self) -> type:
-        return types.MethodType
-
-    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        tr.graph.set_mode(torch.amp._exit_autocast, (self.node,), tr.origin("torch.autocast"))
-        torch.amp._exit_autocast(self.mode)
-        tr.open_autocasts.remove(self)
-        tr.changed()
-        return ConstantValue(None)
-
-    def restart(self) -> NoReturn:
-        """Trace again, and enter the block for real."""
-        raise Restart(self.step, unsupported("The graph breaks inside this autocast block."))
-
-    def build(self, glue: Glue) -> str:
-        self.restart()
-
-
-@rule(torch.autocast)
-def _autocast(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-    values = [arg.realize(tr).const(tr) for arg in args]
-    named = {key: value.realize(tr).const(tr) for key, value in kwargs.items()}
-    try:
-        made = torch.autocast(*values, **named)
-    except Exception as error:
-        raise UserError(error, is_torch=True) from error
-    wanted = dict(zip(("device_type", "dtype", "enabled"), values, strict=False)) | named
-    if wanted.get("enabled", True) and not made._enabled:
-        raise unsupported_call("torch.autocast()", "warns that it is disabled")
-    return AutocastValue(made, list(args), kwargs)

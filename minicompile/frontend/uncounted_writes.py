@@ -1,0 +1,46 @@
+"""Which inference tensors a graph changes in place: they have no version that would tell.
+
+In: the calls that are made with fake inference tensors, as ATen operators. Out: the memory that they write, by what
+their schemas say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class WriteWatch(TorchDispatchMode):
+    """While it is on, notes what is written. `count`: how many writes it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self._storages: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            for tensor in _written(func, args, kwargs):
+                self.count += 1
+                self._storages.add(tensor.untyped_storage()._cdata)
+        return func(*args, **kwargs)
+
+    def has_seen(self, tensor: torch.Tensor) -> bool:
+        """Whether memory of an inference tensor was written."""
+        return tensor.is_inference() and tensor.untyped_storage()._cdata in self._storages
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
+
+
+__all__ = ["WriteWatch"]

@@ -1,0 +1,133 @@
+"""Blocks that a graph enters and leaves as a whole: torch.autocast, torch.inference_mode.
+
+In: calls of these classes. Out: managers whose enter and exit are calls in the graph, made for real while tracing. The
+exit does not survive a graph break inside the block: then tracing begins again, with the block entered for real.
+What inference mode means for the graph as a whole is decided at its end (inference_regions.py).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from ..breaks import Restart, UserError, unsupported, unsupported_call
+from .base import Args, Kwargs, Value
+from .callables import rule
+from .constant import ConstantValue
+from .contexts import DecoratedValue, TorchContextValue
+
+if TYPE_CHECKING:
+    from ..glue import Glue
+    from ..tracer import Tracer
+
+
+class BlockExitValue(Value):
+    """The exit of a block that has been entered, at root instruction `step`. `mode` is what entering gave while
+    tracing, `leave` the function that takes it; `node` its counterpart in the graph."""
+
+    def __init__(self, name: str, node: torch.fx.Node, mode: Any, leave: Callable[[Any], None], step: int) -> None:
+        self.name = name
+        self.node = node
+        self.mode = mode
+        self.leave = leave
+        self.step = step
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        tr.graph.set_mode(self.leave, (self.node,), tr.origin(self.name))
+        self.leave(self.mode)
+        tr.open_blocks.remove(self)
+        tr.changed()
+        return ConstantValue(None)
+
+    def restart(self) -> NoReturn:
+        """Trace again, and enter the block for real."""
+        raise Restart(self.step, unsupported(f"The graph breaks inside this {self.name} block."))
+
+    def build(self, glue: Glue) -> str:
+        self.restart()
+
+
+def _entered(
+    tr: Tracer, name: str, enter: Callable[..., Any], leave: Callable[[Any], None], settings: tuple[Any, ...]
+) -> BlockExitValue:
+    node = tr.graph.set_mode(enter, settings, tr.origin(name))
+    node.meta["step"] = tr.root_step
+    block = BlockExitValue(name, node, enter(*settings), leave, tr.root_step)
+    tr.open_blocks.append(block)
+    tr.changed()
+    return block
+
+
+# ---- autocast ----
+
+
+class AutocastValue(TorchContextValue):
+    """A `torch.autocast` made in the frame. `manager` is one like it, `arguments` what it was made with."""
+
+    def __init__(self, manager: torch.autocast, args: Args, kwargs: Kwargs) -> None:
+        self.manager = manager
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self) -> type:
+        return type(self.manager)
+
+    def enter(self, tr: Tracer) -> Value:
+        made = self.manager
+        settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
+        return _entered(tr, "torch.autocast", torch.amp._enter_autocast, torch.amp._exit_autocast, settings)
+
+    def build(self, glue: Glue) -> str:
+        parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
+        return f"{glue.keep(type(self.manager))}({', '.join(parts)})"
+
+
+@rule(torch.autocast)
+def _autocast(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+    values = [arg.realize(tr).const(tr) for arg in args]
+    named = {key: value.realize(tr).const(tr) for key, value in kwargs.items()}
+    try:
+        made = torch.autocast(*values, **named)
+    except Exception as error:
+        raise UserError(error, is_torch=True) from error
+    wanted = dict(zip(("device_type", "dtype", "enabled"), values, strict=False)) | named
+    if wanted.get("enabled", True) and not made._enabled:
+        raise unsupported_call("torch.autocast()", "warns that it is disabled")
+    return AutocastValue(made, list(args), kwargs)
+
+
+# ---- inference mode ----
+
+
+class InferenceModeValue(TorchContextValue):
+    """A `torch.inference_mode` made in the frame. `mode` is what holds inside."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def python_type(self) -> type:
+        return torch.inference_mode
+
+    def enter(self, tr: Tracer) -> Value:
+        body = tr.graph.bodies[-1]
+        if body is not tr.graph.bodies[0]:
+            raise unsupported(f"{body.what[0].upper()}{body.what[1:]} enters inference mode.")
+        return _entered(tr, "torch.inference_mode", _enter_inference_mode, _exit_inference_mode, (self.mode,))
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(torch.inference_mode)}({self.mode})"
+
+
+@rule(torch.inference_mode)
+def _inference_mode(tr: Tracer, mode: Value | None = None) -> Value:
+    given = mode.realize(tr) if mode is not None else ConstantValue(True)
+    if isinstance(given, ConstantValue) and isinstance(given.value, bool):
+        return InferenceModeValue(given.value)
+    return DecoratedValue(InferenceModeValue(True), given)
