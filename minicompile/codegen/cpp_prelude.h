@@ -187,14 +187,18 @@ static inline float mc_exp_mid(float x) {
 }
 
 //@ mc_exp
-// 2^k is applied in two halves, so that results below the normal range round once. What is out of range is replaced at the end:
-// clamping x first keeps gcc from using plain vector code. Double: the same with Taylor's polynomial.
+// Results that may lie below the normal range are computed as multiples of 2^-149, rounded once to an integer, which is their
+// bits: products that underflow cost 150 cycles each. Others: 2^k in two halves, as 2^128 is no float. What is out of range is
+// replaced at the end: clamping x first keeps gcc from using plain vector code. Double: in halves, with Taylor's polynomial.
 static inline float mc_exp(float x) {
   mc_Exp e = mc_exp_core(x);
-  int32_t k = (int32_t)(e.shifted - 0x4b400000u), half = k >> 1;
-  float y = e.mantissa * mc_float((uint32_t)(half + 127) << 23) * mc_float((uint32_t)(k - half + 127) << 23);
+  int32_t k = (int32_t)(e.shifted - 0x4b400000u);
+  unsigned char low = (k < -125) & (x == x), out = x < -103.98f;
+  int32_t shift = low ? k + 149 : k, half = shift >> 1;
+  float y = e.mantissa * mc_float((uint32_t)(half + 127) << 23) * mc_float((uint32_t)(shift - half + 127) << 23);
+  y = low ? mc_float((uint32_t)(int32_t)__builtin_rintf(out ? 0.0f : y)) : y;
   y = x > 88.7228394f ? __builtin_inff() : y;
-  return x < -103.98f ? 0.0f : y;
+  return out ? 0.0f : y;
 }
 static inline double mc_exp(double x) {
   unsigned char tiny = x < -745.2;

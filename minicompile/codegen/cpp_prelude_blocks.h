@@ -35,9 +35,11 @@ template <class F> static inline void mc_each(const float *x, float *y, int64_t 
 
 //@ mc_vexp
 #ifdef MC_AVX512
-// Cody-Waite reduction to |r| ≤ ln 2 / 2 with rounding by a large constant, Cephes' polynomial.
+// Cody-Waite reduction to |r| ≤ ln 2 / 2 with rounding by a large constant, Cephes' polynomial. Results that may lie below the
+// normal range, exp(-inf) of a masked softmax among them, are computed as multiples of 2^-149 and converted to integers, which
+// are their bits: an instruction whose result underflows costs 150 cycles in the processor's microcode.
 static inline mc_vec mc_vexp(mc_vec x) {
-  mc_vec t = mc_vmax(mc_splat(-110.0f), mc_vmin(mc_splat(110.0f), x));
+  mc_vec t = mc_vmax(mc_splat(-104.0f), mc_vmin(mc_splat(110.0f), x));
   mc_vec n = mc_vfma(t, mc_splat(1.44269504089f), mc_splat(12582912.0f)) - 12582912.0f;
   mc_vec r = mc_vfma(n, mc_splat(-0.693359375f), t);
   r = mc_vfma(n, mc_splat(2.12194440e-4f), r);
@@ -46,7 +48,9 @@ static inline mc_vec mc_vexp(mc_vec x) {
   p = mc_vfma(p, r, mc_splat(4.1665795894e-2f));
   p = mc_vfma(p, r, mc_splat(1.6666665459e-1f));
   p = mc_vfma(p, r, mc_splat(5.0000001201e-1f));
-  return mc_vscale(mc_vfma(p, r * r, r) + 1.0f, n);
+  mc_vec y = mc_vscale(mc_vfma(p, r * r, r) + 1.0f, n < -125.5f ? n + 149.0f : n);
+  mc_veci low = __builtin_ia32_cvtps2dq512_mask(y, mc_veci{}, -1, 4);
+  return n < -125.5f ? (mc_vec)low : y;
 }
 #endif
 
@@ -116,7 +120,7 @@ static inline void mc_sigmoid_block(const float *x, float *y, int64_t n) {
 //@ mc_odd mc_Table
 // An odd function by a table: around each of 32 centres, whose values are nearly floats themselves, a polynomial in x - centre.
 // Columns: centre, value, coefficients of (x - centre)^1 …; the centres are about `1 / scale` apart. Around 0 the table holds
-// f(x) - x, so that small results are rounded once.
+// f(x) - x, so that small results are rounded once. From `last` on it is 1: 1 + tanh(-20) must be 0.
 #ifdef MC_AVX512
 template <int COLUMNS> struct mc_Table {
   mc_vec low[COLUMNS], high[COLUMNS];
@@ -133,7 +137,7 @@ template <int COLUMNS> static inline mc_vec mc_odd(const mc_Table<COLUMNS> &tabl
   mc_veci i = (mc_veci)mc_vfma(a, mc_splat(scale), mc_splat(12582912.0f));
   mc_vec t = a - table.at(0, i), p = table.at(COLUMNS - 1, i);
   for (int k = COLUMNS - 2; k > 1; --k) p = mc_vfma(p, t, table.at(k, i));
-  return mc_vsign(mc_vfma(p, t, i == 0x4b400000 ? a : table.at(1, i)), x);
+  return mc_vsign(a == last ? mc_splat(1.0f) : mc_vfma(p, t, i == 0x4b400000 ? a : table.at(1, i)), x);
 }
 #endif
 
