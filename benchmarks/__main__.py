@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 1 if a row could not be compiled."""
     args = _parser().parse_args(argv)
+    if args.threads:  # before torch is imported: Inductor's code asks OpenMP, not torch, in some versions
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
     with tempfile.TemporaryDirectory() as caches:
         # Empty caches for both: the first calls are measured too.
         os.environ["MINICOMPILE_CACHE_DIR"] = f"{caches}/minicompile"

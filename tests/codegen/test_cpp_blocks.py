@@ -131,7 +131,7 @@ def test_ends_of_the_range(simd: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_masked_softmax_pays_nothing_for_what_is_masked() -> None:
-    """An underflow costs 150 cycles in the processor's microcode, a whole function of a masked element less than two."""
+    """An underflow costs 150 cycles in the processor's microcode, exp of an element less than two."""
     compiled = minicompile.compile(lambda x: x.exp())
 
     def least(x: Tensor) -> float:
