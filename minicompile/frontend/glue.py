@@ -15,6 +15,7 @@ still the old one.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .side_effects import EffectRecord
-from .sources import ARITHMETIC, Source, namespaced
+from .sources import ARITHMETIC, ConstSource, Source, namespaced
 from .values.base import Lazy, Value
 from .values.constant import ConstantValue, OpenValue
 from .values.tensor import TensorValue
@@ -108,7 +109,12 @@ class Glue:
         return text
 
     def source(self, source: Source) -> str:
-        """Text that yields what stands in a source on entry."""
+        """Text that yields what stands in a source on entry; of a class that the frame has made, in the real class."""
+        steps = [source, *source.ancestors()]
+        made = self.tr.known(steps[-1].value) if isinstance(steps[-1], ConstSource) else None
+        if made is not None and made.source is None:
+            self.namespace.update(source.bindings())
+            return functools.reduce(lambda base, step: step.expr_over(base), reversed(steps[:-1]), self.ref(made))
         return self._sources.setdefault(source, f"\x00{len(self._sources)}\x00")
 
     def constant(self, obj: Any) -> str:
@@ -116,6 +122,11 @@ class Glue:
         if obj is None or type(obj) in (bool, int, str, bytes) or obj is Ellipsis:
             return repr(obj)
         return self.keep(obj)
+
+    def class_text(self, cls: type) -> str:
+        """Text of a class: kept, or made anew if the frame has made it."""
+        known = self.tr.known(cls)
+        return self.keep(cls) if known is None or known.source is not None else self.ref(known)
 
     def keep(self, obj: Any) -> str:
         """A name in the namespace for an object."""

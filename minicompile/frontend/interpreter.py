@@ -104,6 +104,7 @@ def load_handlers() -> None:
         hashing,
         heaps,
         itertools_rules,
+        named_tuples,
         new_classes,
         optimizers,
         signatures,

@@ -148,6 +148,9 @@ class Tracer:
         """The value of an object that is known and fixed. Raises NotConstant if it is none and `anchored` is off."""
         if is_constant_object(obj):
             return ConstantValue(obj)
+        known = self.known(obj)
+        if known is not None:
+            return known
         kind = type(obj)
         if kind in (list, tuple, torch.Size) or (isinstance(obj, tuple) and hasattr(kind, "_fields")):
             return SequenceValue(kind, [self.constant(item, anchored=anchored) for item in obj])

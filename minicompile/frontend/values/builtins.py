@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import directives
 from ..breaks import Break, BreakKind, unsupported_call
-from .base import Kwargs, NotConstant, OpaqueValue, Value, fail
+from .annotations import AnnotationValue
+from .base import Kwargs, NotConstant, Value, fail
 from .callables import RULES, Rule, class_object, rule
 from .computed import call_computed, computed, formatted_number
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
@@ -73,9 +74,10 @@ def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
 
     if isinstance(classes, SequenceValue):
         return any(_subclass(tr, kind, element.realize(tr)) for element in classes.elements)
-    wanted = classes.obj if isinstance(classes, OpaqueValue) else class_object(classes)
-    if isinstance(wanted, types.UnionType):
-        return issubclass(kind, wanted)
+    parts = classes.classes() if isinstance(classes, AnnotationValue) else None
+    if parts is not None:
+        return any(_subclass(tr, kind, tr.constant(part)) for part in parts)
+    wanted = class_object(classes)
     if not isinstance(wanted, type):
         raise unsupported_call("isinstance()", "has a second argument that cannot be traced")
     if kind is torch.Tensor and type(wanted).__instancecheck__ is not type.__instancecheck__:

@@ -106,12 +106,16 @@ class ClassValue(Value):
         return None
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
+        from .annotations import GENERIC_MODULES, subscripted
+
         own = self.meta_method(tr, "__getitem__")
         if own is not None:
             return own.call(tr, [key], {})
         if issubclass(self.cls, enum.Enum):
             members: Any = self.cls
             return tr.fold(lambda name: members[name], key)
+        if self.cls.__module__ in GENERIC_MODULES and hasattr(self.cls, "__class_getitem__"):
+            return subscripted(tr, self, self.cls, key)
         if static_lookup(self.cls, "__class_getitem__") is not _MISSING or self.cls.__module__ == "builtins":
             return OpaqueClassItem(self, key)
         return super().getitem(tr, key)

@@ -108,7 +108,7 @@ class SequenceValue(Value):
         if self.kind is tuple:
             return f"({inside})"
         if hasattr(self.kind, "_fields"):
-            return f"__tuple_new__({glue.keep(self.kind)}, ({inside}))"
+            return f"__tuple_new__({glue.class_text(self.kind)}, ({inside}))"
         return f"{glue.keep(self.kind)}(({inside}))"
 
 

@@ -17,6 +17,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import unsupported
+from .annotations import AnnotationValue
 from .base import Args, Kwargs, Value, fail
 from .callables import rule
 from .classes import ClassValue
@@ -43,11 +44,15 @@ class NewClassValue(ClassValue):
     def build(self, glue: Glue) -> str:
         bases = "".join(f"{glue.ref(base)}, " for base in self.bases)
         namespace = {**self.namespace, **glue.tr.attributes_of(self)}
-        items = ", ".join(f"{key!r}: {glue.ref(value)}" for key, value in namespace.items())
+        items = ", ".join(f"{key!r}: {self._item(glue, key, value)}" for key, value in namespace.items())
         text = f"{glue.keep(type(self.cls))}({self.cls.__name__!r}, ({bases}), {{{items}}})"
         for decorator, options in self.decorators:
             text = f"{glue.keep(decorator)}({text}, **{options!r})"
         return glue.assign(text, self)
+
+    def _item(self, glue: Glue, key: str, value: Value) -> str:
+        """An item of the namespace; annotations are read while the class is made."""
+        return glue.complete(value) if key == "__annotations__" else glue.ref(value)
 
 
 class DescriptorValue(Value):
@@ -111,11 +116,13 @@ def _classmethod(tr: Tracer, function: Value) -> Value:
 @rule(builtins.__build_class__)
 def _build_class(tr: Tracer, body: Value, name: Value, *bases: Value, **options: Value) -> Value:
     from ..interpreter import run
+    from .named_tuples import is_named_tuple_base, named_tuple_class
 
     function = body.realize(tr)
     if options or not isinstance(function, FunctionValue):
         raise unsupported("A class with a metaclass or keyword arguments cannot be traced.")
-    real_bases = [_real_base(base.realize(tr)) for base in bases]
+    is_named_tuple = is_named_tuple_base([base.realize(tr) for base in bases])
+    real_bases = [] if is_named_tuple else [_real_base(base.realize(tr)) for base in bases]
     frame = tr.frame_of(function, {})
     frame.namespace = {}
     caller, tr.frame = tr.frame, frame
@@ -123,7 +130,11 @@ def _build_class(tr: Tracer, body: Value, name: Value, *bases: Value, **options:
         cell = run(tr, frame).realize(tr)
     finally:
         tr.frame = caller
-    made = make_class(tr, name.realize(tr).const(tr), list(bases), real_bases, frame.namespace)
+    title = name.realize(tr).const(tr)
+    if is_named_tuple:
+        made = named_tuple_class(tr, title, frame.namespace)
+    else:
+        made = make_class(tr, title, list(bases), real_bases, frame.namespace)
     if isinstance(cell, CellValue):
         cell.contents = made
     return made
@@ -142,14 +153,27 @@ def _real_base(base: Value) -> type:
 
 def make_class(tr: Tracer, name: str, bases: list[Value], real_bases: list[type], namespace: Namespace) -> Value:
     """`type(name, bases, namespace)`."""
+    metaclass = abc.ABCMeta if any(type(base) is abc.ABCMeta for base in real_bases) else type
+    return make_picture(tr, NewClassValue, metaclass, name, bases, tuple(real_bases), namespace)
+
+
+def make_picture(
+    tr: Tracer,
+    kind: type[NewClassValue],
+    metaclass: Any,
+    name: str,
+    bases: list[Value],
+    real_bases: tuple[type, ...],
+    namespace: Namespace,
+) -> NewClassValue:
+    """The value, of this `kind`, of the class that `metaclass(name, bases, namespace)` makes."""
     namespace = {key: value.realize(tr) for key, value in namespace.items() if key != "__classcell__"}
     stand_ins = {key: stand_in(tr, value) for key, value in namespace.items()}
-    metaclass = abc.ABCMeta if any(type(base) is abc.ABCMeta for base in real_bases) else type
     try:
-        picture = metaclass(name, tuple(real_bases), stand_ins)
-    except TypeError as error:
+        picture = metaclass(name, real_bases, stand_ins)
+    except (TypeError, AttributeError) as error:
         fail(error, is_exact=True)
-    made = NewClassValue(picture, bases, namespace)
+    made = kind(picture, bases, namespace)
     tr.remember(picture, made)
     tr.changed()
     return made
@@ -163,6 +187,8 @@ def stand_in(tr: Tracer, value: Value) -> Any:
     """The object for a value in a picture's namespace: the thing itself, or what the tracer knows as the value."""
     if isinstance(value, (ConstantValue, ClassValue)):
         return value.value if isinstance(value, ConstantValue) else value.cls
+    if isinstance(value, AnnotationValue):
+        return value.made
     if isinstance(value, FunctionValue) and value.fn is not None:
         return value.fn
     if isinstance(value, FunctionValue):
@@ -171,7 +197,8 @@ def stand_in(tr: Tracer, value: Value) -> Any:
         return value.kind(*(stand_in(tr, part.realize(tr)) for part in value.parts))
     if isinstance(value, DictValue):
         items = {key: item.realize(tr) for key, item in value.entries.items()}
-        if all(isinstance(item, (ConstantValue, ClassValue)) for item in items.values()):  # as __annotations__ are
+        known = (ConstantValue, ClassValue, AnnotationValue)  # as in __annotations__
+        if all(isinstance(item, known) for item in items.values()):
             return {key: stand_in(tr, item) for key, item in items.items()}
     if isinstance(value, SequenceValue) and value.kind is tuple:
         return tuple(stand_in(tr, item.realize(tr)) for item in value.elements)  # __slots__
@@ -221,4 +248,4 @@ class _DataclassDecorator(Value):
         return _dataclass(tr, args[0], **self.options)
 
 
-__all__ = ["DescriptorValue", "NewClassValue", "make_class"]
+__all__ = ["DescriptorValue", "NewClassValue", "make_class", "make_picture", "stand_in"]

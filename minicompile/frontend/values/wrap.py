@@ -29,6 +29,7 @@ from ..sources import (
     RegistrySource,
     Source,
 )
+from .annotations import AnnotationValue, is_annotation
 from .arrays import numpy_name, outside_array
 from .base import Lazy, OpaqueValue, Value
 from .caches import CACHED, CachedFunctionValue
@@ -74,6 +75,8 @@ def _maker(obj: Any) -> Maker:
         return made
     if isinstance(obj, type):
         return _class
+    if is_annotation(obj):
+        return _annotation
     if type(obj).__module__ == "numpy":
         return _numpy
     if isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch":
@@ -227,6 +230,7 @@ def _same_object(kind: Callable[[Any, Source], Value]) -> Maker:
     return make
 
 
+_annotation = _same_object(AnnotationValue)
 _callable, _class, _module = _same_object(CallableValue), _same_object(ClassValue), _same_object(PyModuleValue)
 _cached_function, _code = _same_object(CachedFunctionValue), _same_object(CodeValue)
 
