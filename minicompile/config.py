@@ -70,6 +70,11 @@ OPTIONS: dict[str, Option] = {
         "eager's numbers to the last bit, as far as they can be had: kernels compute only what is rounded in one way, "
         "ATen the rest; see docs/exact.md for what that cannot promise",
     ),
+    "fallback_random": Option(
+        _constant(False), (bool,),
+        "random numbers are ATen's, in eager's order; else kernels compute their own, from keys that torch's "
+        "generators give: repeatable by torch.manual_seed, but not eager's",
+    ),
     "cache_dir": Option(
         _constant(None), (Path, _NONE), "kernel folder; None: $MINICOMPILE_CACHE_DIR or the user's cache folder"
     ),
@@ -90,6 +95,7 @@ class Config:
     entry_cache: bool
     exact_rounding: bool
     exact: bool
+    fallback_random: bool
     cache_dir: Path | None
     debug_dir: Path | None
 

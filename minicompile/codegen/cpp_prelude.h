@@ -32,6 +32,23 @@ template <class T> static inline T mc_shift_right(T x, T n) {
   return fits ? (T)(x >> (fits ? n : 0)) : (T)(x < 0 ? -1 : 0);
 }
 
+//@ mc_philox mc_philox64
+// Philox 4x32-10 (see ir/philox.py). 32-bit words in 64-bit lanes, so that their products need no widening.
+static inline int64_t mc_philox64(int64_t key, int64_t counter) {
+  const uint64_t low = 0xFFFFFFFFu;
+  uint64_t key0 = key & low, key1 = (uint64_t)key >> 32;
+  uint64_t a = counter & low, b = (uint64_t)counter >> 32, c = 0, d = 0;
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; round++) {
+    uint64_t first = (uint64_t)0xD2511F53u * a, second = (uint64_t)0xCD9E8D57u * c;
+    a = (second >> 32) ^ b ^ key0; c = (first >> 32) ^ d ^ key1;
+    b = second & low; d = first & low;
+    key0 = (key0 + 0x9E3779B9u) & low; key1 = (key1 + 0xBB67AE85u) & low;
+  }
+  return (int64_t)(a | b << 32);
+}
+template <class T> static inline T mc_philox(T key, T counter) { return (T)mc_philox64(key, counter); }
+
 //@ mc_bits mc_float mc_double
 static inline uint32_t mc_bits(float x) { uint32_t u; __builtin_memcpy(&u, &x, 4); return u; }
 static inline uint64_t mc_bits(double x) { uint64_t u; __builtin_memcpy(&u, &x, 8); return u; }

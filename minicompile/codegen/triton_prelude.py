@@ -168,6 +168,24 @@ def mc_remainder(x, y):
 
 
 @triton.jit
+def mc_philox(key, counter):
+    """Philox 4x32-10 (see ir/philox.py)."""
+    key, n = tl.broadcast(tl.cast(key, tl.int64), tl.cast(counter, tl.int64))
+    key0, key1 = key.to(tl.uint32), (key >> 32).to(tl.uint32)
+    a, b = n.to(tl.uint32), (n >> 32).to(tl.uint32)
+    c, d = a ^ a, a ^ a
+    for _ in tl.static_range(10):
+        first, second = a, c
+        a = tl.umulhi(second, 0xCD9E8D57) ^ b ^ key0
+        c = tl.umulhi(first, 0xD2511F53) ^ d ^ key1
+        b = tl.mul(second, 0xCD9E8D57, sanitize_overflow=False)
+        d = tl.mul(first, 0xD2511F53, sanitize_overflow=False)
+        key0 = tl.add(key0, 0x9E3779B9, sanitize_overflow=False)
+        key1 = tl.add(key1, 0xBB67AE85, sanitize_overflow=False)
+    return (a.to(tl.uint64) | (b.to(tl.uint64) << 32)).to(tl.int64).to(counter.dtype)
+
+
+@triton.jit
 def mc_shift_left(x, n):
     x, n = tl.broadcast(x, n)
     fits = (n >= 0) & (n < x.dtype.primitive_bitwidth)

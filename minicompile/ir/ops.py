@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from .philox import philox
 from .scalar_op import ScalarOp, Text
 from .special_ops import SPECIAL
 
@@ -100,6 +101,8 @@ def _rows() -> list[ScalarOp]:
         _binary("bitwise_xor", t.bitwise_xor, "{0} ^ {1}", kinds="ib"),
         _binary("shift_left", t.bitwise_left_shift, "mc_shift_left({0}, {1})", kinds="i", cost=3),
         _binary("shift_right", t.bitwise_right_shift, "mc_shift_right({0}, {1})", kinds="i", cost=3),
+        # --- random bits: of a key, which a graph draws when it runs, and a counter -----------------------------
+        _binary("philox", philox, "mc_philox<{t}>({0}, {1})", "mc_philox({0}, {1})", kinds="i", cost=64),
         ScalarOp("where", 3, t.where, "{0} ? {1} : {2}", "tl.where({0}, {1}, {2})", "fib"),
     ]
 

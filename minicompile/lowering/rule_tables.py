@@ -13,6 +13,7 @@ def load_rules() -> None:
         rules_norm,
         rules_pointwise,
         rules_pool,
+        rules_random,
         rules_reduction,
         rules_scan,
         rules_scatter,

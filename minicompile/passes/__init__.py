@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..config import config
 from ..ir.graph import Graph
 from ..ir.verifier import verify
-from . import addmm, algebra, attention, bias, cse, dce, fold, gathers
+from . import addmm, algebra, attention, bias, cse, dce, fold, gathers, keys
 
 __all__ = ["PASSES", "run"]
 
@@ -27,6 +27,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "addmm": addmm.run,
     "bias": bias.run,
     "gathers": gathers.run,
+    "keys": keys.run,
 }
 """Name → pass, in the order in which they run."""
 

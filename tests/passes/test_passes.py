@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from minicompile import passes
 from minicompile.ir import reference
 from minicompile.ir.graph import Graph, Node
+from minicompile.ir.random_keys import draw_keys
 from minicompile.ir.types import SizeType, TensorType
 
 from ..ir.builders import Build, tensor_type
@@ -281,6 +283,34 @@ def test_written_values_are_alive():
     x = g.input("x", 3)
     graph = g.builder.finish([], writes=[(0, g.exp(x))])
     assert len(passes.run(graph).nodes) == 1
+
+
+# --- keys of random numbers -----------------------------------------------------------------------------------------
+
+
+def test_all_keys_are_drawn_in_one_call():
+    """Of those that only kernels read; the others are somebody's numbers."""
+    g = Build()
+
+    def draw() -> Node:
+        g.builder.nodes.append(draw_keys(1, torch.device("cpu")))
+        return g.builder.nodes[-1]
+
+    def bits(key: Node) -> Node:
+        return g.philox(key, g.iota(0, tensor_type(8)))
+
+    first, second, read, handed_out = (draw() for _ in range(4))
+    outputs = bits(first), bits(g.reshape(second, ())), g.neg(read), bits(handed_out), handed_out
+    wanted = """
+        randint_1 = aten.randint.low(-9223372036854775808, 9223372036854775807, [2], dtype=torch.int64, device="cpu")
+        randint_2 = aten.randint.low(-9223372036854775808, 9223372036854775807, [1], dtype=torch.int64, device="cpu")
+        randint_3 = aten.randint.low(-9223372036854775808, 9223372036854775807, [1], dtype=torch.int64, device="cpu")
+        philox_1 = ops.philox(randint_1[0:1], ops.iota((8,), 0))
+        philox_2 = ops.philox(randint_1[1:2].reshape(()).reshape(1), ops.iota((8,), 0))
+        neg_1 = -randint_2
+        philox_3 = ops.philox(randint_3, ops.iota((8,), 0))
+        return (philox_1, philox_2, neg_1, philox_3, randint_3)"""
+    assert body(passes.run(g.graph(*outputs), ["keys", "dce"])) == textwrap.dedent(wanted).strip()
 
 
 # --- the pass runner ------------------------------------------------------------------------------------------------

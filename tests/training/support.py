@@ -67,7 +67,7 @@ def check(
     `backward(outputs)` runs a backward pass; gradients are compared, None included.
     """
     compiled = minicompile.compile(function, fullgraph=fullgraph, **options)
-    with config.patch(strict=True):
+    with config.patch(strict=True, fallback_random=True):
         for call in range(calls):
             ours, theirs = fresh(args), fresh(args)
             torch.manual_seed(call)
@@ -113,7 +113,7 @@ def train_alike(
     """Train two copies with `loss(module, step)`; losses, parameters and buffers agree. Returns the compiled one."""
     eager, ours = copy.deepcopy(module), copy.deepcopy(module)
     compiled = compile_module(ours)
-    with config.patch(strict=True):
+    with config.patch(strict=True, fallback_random=True):
         histories = [_train(net, each, loss, make_optimizer, steps) for net, each in ((eager, eager), (ours, compiled))]
     torch.testing.assert_close(histories[1], histories[0], rtol=2e-4, atol=1e-5)
     for (name, one), other in zip(ours.state_dict().items(), eager.state_dict().values(), strict=True):

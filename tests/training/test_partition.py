@@ -61,6 +61,39 @@ def test_random_numbers_are_drawn_once() -> None:
     assert not any(node.attrs.get("effect") for node in tight.split.backward.nodes)
 
 
+def dropped_twice(x, w):
+    return F.dropout(torch.tanh(F.dropout(x, 0.4) @ w), 0.3) * 2
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.3, 0.0])
+def test_forward_and_backward_have_one_mask(budget: float) -> None:
+    """Saved as bits, or computed again from the keys: either way the gradients say which elements were kept."""
+    compiled = minicompile.compile(dropped_twice, fullgraph=True, options={"activation_memory_budget": budget})
+    found = []
+    for _ in range(2):
+        x, w = torch.ones(64, 32, requires_grad=True), torch.eye(32, requires_grad=True)
+        y = compiled(x, w)
+        y.sum().backward()
+        kept, inner = y != 0, torch.ones(()).div(0.6)
+        slope = (1 - inner.tanh() ** 2) * 2 / 0.7
+        assert 0.3 < kept.float().mean() < 0.55
+        torch.testing.assert_close(x.grad[kept], slope.div(0.6).expand(x.shape)[kept])
+        found.append(y)
+    assert not torch.equal(*found)
+
+
+def test_masks_cross_as_bits() -> None:
+    compiled = minicompile.compile(dropped_twice, fullgraph=True)
+    compiled(leaf(8, 4), leaf(4, 16)).sum().backward()
+    cut = compiled_graph(compiled).split.cut
+    assert [node.tensor.shape for node in cut if node.tensor.dtype is torch.bool] == [(8, 4), (8, 16)]
+    tight = minicompile.compile(dropped_twice, options={"activation_memory_budget": 0.0})
+    tight(leaf(8, 4), leaf(4, 16)).sum().backward()
+    split = compiled_graph(tight).split
+    assert "philox" in [node.op for node in split.backward.nodes]
+    assert [node.tensor.shape for node in split.cut if node.tensor.dtype is torch.int64] == [(2,)]
+
+
 def test_a_comparison_is_saved_as_bits_rather_than_numbers() -> None:
     def function(x, w):
         return torch.relu((x @ w).exp() - 1).sum(-1)
