@@ -6,6 +6,7 @@ that slows down for a second slows every candidate, so ratios stay honest where 
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -53,7 +54,10 @@ def format_count(number: float) -> str:
 def interleaved(
     candidates: Mapping[str, Callable[[], Any]], *, rounds: int = 15, seconds_per_round: float = 0.02
 ) -> dict[str, Timing]:
-    """Time each candidate `rounds` times, taking turns.
+    """Time each candidate `rounds` times, taking turns in an order drawn anew for each round.
+
+    torch's Timer calls each twice before it times it, so that what the one before left in the caches, or gave back to
+    the system from the heap, is not charged to its successor.
 
     Args:
         candidates: name → function to call; each is called once first to warm up.
@@ -68,9 +72,11 @@ def interleaved(
         timer.timeit(1)
         number[name] = max(1, int(seconds_per_round / timer.timeit(1).mean))
     samples: dict[str, list[float]] = {name: [] for name in timers}
+    order, draw = list(timers), random.Random(0)
     for _ in range(rounds):
-        for name, timer in timers.items():
-            samples[name].append(timer.timeit(number[name]).mean)
+        draw.shuffle(order)
+        for name in order:
+            samples[name].append(timers[name].timeit(number[name]).mean)
     return {name: _summary(values) for name, values in samples.items()}
 
 
