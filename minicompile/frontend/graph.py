@@ -29,6 +29,7 @@ from .values.base import NotConstant, Value
 from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SliceValue
+from .values.numpy_scalars import python_number
 from .values.subclasses import plain
 from .values.tensor import TensorValue
 from .widening import OpenNumbers
@@ -420,7 +421,8 @@ class GraphBuilder:
         if isinstance(value, TensorValue):
             return self.local(value.node), value.fake
         if isinstance(value, ConstantValue):
-            return value.value, value.value
+            number = python_number(value.value)
+            return number, number
         if isinstance(value, SymIntValue):
             return self.size_operand(tr, value.sym), value.sym
         if isinstance(value, ComputedValue):

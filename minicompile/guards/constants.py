@@ -20,6 +20,12 @@ import torch
 _SINGLETONS = (type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format)
 _BY_EQUALITY = (int, bool, str, bytes, torch.device, torch.qscheme)
 _BAKED = (*_SINGLETONS, *_BY_EQUALITY, float, complex, range)
+_NUMPY_NUMBERS = frozenset(
+    {
+        "bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64", "complex64",
+        "complex128",
+    }
+)  # fmt: skip
 _CONTAINERS: dict[type, Callable[[Any], Any]] = {
     tuple: lambda value: tuple(map(constant_key, value)),
     torch.Size: lambda value: tuple(map(constant_key, value)),
@@ -32,14 +38,21 @@ _CONTAINERS: dict[type, Callable[[Any], Any]] = {
 def is_constant(value: Any) -> bool:
     """Whether the value may be guarded by `ConstantGuard`: exact built-in types only, containers of constants included.
 
-    Subclasses do not count: they may carry attributes and overridden methods. Enum members do: there is one of each.
+    Subclasses do not count: they may carry attributes and overridden methods. Enum members do: there is one of each;
+    and NumPy's numbers.
     """
     kind = type(value)
     if kind in (tuple, frozenset, torch.Size):
         return all(map(is_constant, value))
     if kind is slice:
         return all(map(is_constant, (value.start, value.stop, value.step)))
-    return kind in _BAKED or isinstance(value, enum.Enum)
+    return kind in _BAKED or isinstance(value, enum.Enum) or is_numpy_number(value)
+
+
+def is_numpy_number(value: Any) -> bool:
+    """Whether the value is one of NumPy's scalars that a tensor could hold."""
+    kind = type(value)
+    return kind.__module__ == "numpy" and kind.__name__ in _NUMPY_NUMBERS
 
 
 def is_singleton(value: Any) -> bool:
@@ -61,4 +74,6 @@ def constant_key(value: Any) -> Any:
         return (kind, _CONTAINERS[kind](value))
     if kind in _BY_EQUALITY or kind in _SINGLETONS:
         return (kind, value)
+    if is_numpy_number(value):
+        return (kind, value.tobytes())
     return (kind, id(value))

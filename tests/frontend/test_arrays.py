@@ -18,6 +18,7 @@ from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4) / 8
+HALF, TWO = np.float64(0.5), np.int64(2)
 WHOLE, BROKEN = Programs(), Programs()
 
 
@@ -100,6 +101,52 @@ def half(a):
     return a + 1, a.sum(), a * 2.0
 
 
+@WHOLE.program(X)
+def in_place(x):
+    a = x.numpy()
+    a += 1; a -= 0.5; a *= 2; a /= 3; a **= 2; a //= 0.1; a %= 0.7
+    a[0] *= 3; a[1, 2] += 5; a[:, 1:] -= a[:, :-1]; a += a[0]; a *= np.float64(2); a += np.ones((2, 4))
+    b = a
+    b += 1
+    return a, b is a, x
+
+
+@WHOLE.program(np.arange(6), np.array([True, False]), np.array(2.0))
+def in_place_of_other_kinds(i, b, n):
+    i += 1; i *= 2; i //= 3; i %= 4; i <<= 1; i |= 1; i ^= 3; i &= 6; i >>= 1; i -= np.int64(3); i **= 2
+    b |= True; b &= np.array([True, True]); b ^= True
+    n += 1; m = n; m *= 3
+    s = i.sum(); s += 2
+    e = np.eye(4); e @= np.full((4, 4), 2.0)
+    return i, b, n, s, e
+
+
+@WHOLE.program(X, np.float64(2.5), np.float32(1.5), np.int64(2), np.float16(0.5))
+def scalars_and_tensors(x, a, b, c, h):
+    return x * a, a * x, x + b, b - x, x**c, x / h, torch.add(x, a), x[c - 1], x.view(c, -1), torch.full((c,), a), torch.tensor(a), torch.tensor(h), torch.as_tensor(c), torch.zeros(c), x.clamp(max=b), a < x, x.sum(c - 1), x.half() * a
+
+
+@WHOLE.program(X, np.float64(2.5), np.float32(1.5), np.int64(2))
+def scalars_and_arrays(x, a, b, c):
+    v = x.numpy()
+    return v * a, v + b, v - c, a - v, c * v, v**c, v[c - 1], v[0, c], v.sum() * a, v.sum() + b, v.sum() * 2, v.reshape(c, -1), np.full((c,), a), v.mean() + v.sum(), v // a, np.maximum(v, a)
+
+
+@WHOLE.program(X)
+def scalars_by_themselves(x):
+    return x * HALF + TWO, HALF, HALF * 2 + 1, TWO // 2, float(HALF), int(TWO), str(HALF), f"{HALF:.3f}", round(HALF, 1), HALF.item(), HALF.dtype, HALF == 0.5, -TWO, abs(-HALF), bool(TWO), isinstance(HALF, float), isinstance(TWO, int), isinstance(TWO, np.integer), hash(TWO), np.int8(100) + np.int8(20)
+
+
+@WHOLE.program({np.int64(1): 3, "a": np.float32(2.0)}, X)
+def scalars_as_keys_and_indices(d, x):
+    return d[1], d[np.int64(1)], x * d["a"], [*{np.int64(5): x}], [1, 2, 3][np.int64(1)], list(range(np.int64(3))), "ab" * np.int64(2)
+
+
+@WHOLE.program(X)
+def functions_of_numbers(x):
+    return x / np.sqrt(x.shape[-1]), x * np.log(2), np.prod([2, 3]), np.max([1, 5]), x.reshape(np.prod(x.shape)), np.ceil(2.5), int(np.ceil(x.shape[0] / 2)), np.round(2.567, 2), np.floor(np.float32(2.5)), np.minimum(3, 4), np.mean([1, 2, 3])
+
+
 @BROKEN.program(np.array([1.5, -2.5, np.nan, 0.5, -0.0, np.inf]), np.array([15, -4, 3]))
 def other_numbers_in_torch(a, i):
     return np.sign(a), np.cbrt(a), np.fix(a), np.modf(a), np.heaviside(a, 0.5), np.divmod(a, 2), np.angle(a), np.dot(a, 0), np.round(i, -1), i.round(-1), np.sqrt(a, a.copy())
@@ -118,14 +165,6 @@ def transposed(a):
 @BROKEN.program(np.arange(6, dtype=np.uint8))
 def small_integers(a):
     return a + 1, a * 3, a.sum(), -a, a - 10, a / 3, a.mean(), np.sqrt(a)
-
-
-@BROKEN.program(X)
-def in_place(x):
-    a = x.numpy()
-    a += 1
-    a *= 2
-    return a, x
 
 
 @BROKEN.program(X.clone().requires_grad_())
@@ -151,6 +190,11 @@ def loops(x):
 @BROKEN.program(X)
 def scalars(x):
     return x + np.float32(2), np.prod([2, 3]) * x, np.sqrt(2) * x, np.inf, x.new_tensor(np.ones(2)), np.int64(3) + 1, np.float64(1) + x.numpy()
+
+
+@BROKEN.program(X, np.bool_(True), [np.float32(1.0), np.float32(2.0)])
+def scalars_that_torch_takes_otherwise(x, b, l):
+    return x * 2 if b else x, not b, np.bool_(False) | b, torch.tensor(b), x + b, torch.tensor(l), np.array(l), np.where(x.numpy() > 0.5, x.numpy(), np.float64(2))
 
 
 @BROKEN.program(X)
@@ -214,6 +258,40 @@ def test_one_graph(name: str, backend: str) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_with_breaks(name: str) -> None:
     check(BROKEN[name], backend="eager")
+
+
+def fractions_in_integers(a):
+    a += 1.5
+
+
+def a_division_of_integers(a):
+    a /= 2
+
+
+def more_rows(a):
+    a -= np.ones((2, 6))
+
+
+@pytest.mark.parametrize("fn", [fractions_in_integers, a_division_of_integers, more_rows])
+def test_what_numpy_refuses_to_do_in_place(fn: Any) -> None:
+    compiled, errors = minicompile.compile(fn, backend="eager"), []
+    for run in (fn, compiled, compiled):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            run(np.arange(6))
+        errors.append((raised.type, str(raised.value)))
+    assert errors[0] == errors[1] == errors[2]
+
+
+def test_scalars_that_differ() -> None:
+    """By value, by bits, by type."""
+    compiled = minicompile.compile(lambda x, s: (x * s, s), backend="eager", fullgraph=True)
+    x = np.float64(1.0)
+    for scalar in (np.float64(0.0), np.float64(-0.0), np.float32(0.0), np.int64(0), 0.0, np.float64(np.nan), x, x + 1):
+        for _ in range(2):
+            product, same = compiled(torch.ones(2), scalar)
+            assert type(same) is type(scalar) and repr(same) == repr(scalar)
+            torch.testing.assert_close(product, torch.ones(2) * scalar, equal_nan=True)
+            assert torch.equal(torch.signbit(product), torch.signbit(torch.ones(2) * scalar))
 
 
 def test_what_differs_is_compiled_anew() -> None:

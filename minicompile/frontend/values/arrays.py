@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ...guards.constants import is_numpy_number
 from ...guards.kinds import ConstantGuard
 from ...numpy_calls import numpy_function, numpy_method
 from ..breaks import Break, BreakKind, UserError, unsupported_call
@@ -26,6 +27,7 @@ from .base import Args, Kwargs, NotConstant, Value, fail
 from .classes import ClassValue
 from .constant import ConstantValue
 from .containers import SequenceValue, SliceValue
+from .numpy_scalars import as_operand, folded
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -39,6 +41,13 @@ _BINARY = {
     operator.lt: "less", operator.le: "less_equal", operator.gt: "greater", operator.ge: "greater_equal",
     operator.eq: "equal", operator.ne: "not_equal", operator.and_: "bitwise_and", operator.or_: "bitwise_or",
     operator.xor: "bitwise_xor", operator.lshift: "left_shift", operator.rshift: "right_shift",
+}  # fmt: skip
+_IN_PLACE = {
+    operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
+    operator.itruediv: operator.truediv, operator.ifloordiv: operator.floordiv, operator.imod: operator.mod,
+    operator.ipow: operator.pow, operator.imatmul: operator.matmul, operator.iand: operator.and_,
+    operator.ior: operator.or_, operator.ixor: operator.xor, operator.ilshift: operator.lshift,
+    operator.irshift: operator.rshift,
 }  # fmt: skip
 _UNARY = {operator.neg: "negative", operator.pos: "positive", operator.invert: "invert"}
 _METHODS = frozenset(
@@ -135,8 +144,12 @@ class ArrayValue(Value):
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
         if op in _UNARY:
             return call_numpy(tr, _UNARY[op], [self], {})
+        if op in _IN_PLACE:
+            op = _IN_PLACE[op]
+            if not self.is_scalar and not swapped:
+                return _in_place(tr, op, self, other)
         if op not in _BINARY:
-            raise self.cannot(f"{op.__name__}, which may change it,")
+            raise self.cannot(op.__name__)
         return call_numpy(tr, _BINARY[op], [other, self] if swapped else [self, other], {})
 
     def build(self, glue: Glue) -> str:
@@ -202,7 +215,20 @@ def _method(tr: Tracer, owner: ArrayValue, name: str, args: Args, kwargs: Kwargs
 
 def call_numpy(tr: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`numpy.name(*args, **kwargs)`. Raises Break where torch does not give what NumPy does."""
-    return _Call(tr, name, args, kwargs, is_method=False).run()
+    import numpy
+
+    number = folded(tr, getattr(numpy, name), args, kwargs)
+    return number if number is not None else _Call(tr, name, args, kwargs, is_method=False).run()
+
+
+def _in_place(tr: Tracer, op: Any, owner: ArrayValue, other: Value) -> Value:
+    """`owner op= other`: the result, in the type that the operands give it, cast into the array's memory."""
+    call = _Call(tr, _BINARY[op], [owner, other], {}, is_method=False)
+    call.check_cast()
+    result = call.run()
+    assert isinstance(result, ArrayValue)
+    tr.torch_call("copy_", [owner.tensor, result.tensor], {})
+    return owner
 
 
 class _Call:
@@ -268,6 +294,16 @@ class _Call:
         except Exception as error:
             raise UserError(error, is_torch=True) from error
 
+    def check_cast(self) -> None:
+        """That the function, if it is one of two operands, may write its result into the first one."""
+        import numpy
+
+        owner, other = (self._example(arg) for arg in self.args)
+        try:
+            getattr(numpy, self.name)(owner, other, out=owner, casting="same_kind")
+        except Exception as error:
+            raise UserError(error, is_torch=True) from error
+
     def _operand(self, value: Value) -> Value:
         """As an operand of the node: arrays as tensors, types as their names."""
         import numpy
@@ -280,7 +316,10 @@ class _Call:
         if isinstance(kind, (type, numpy.dtype)):
             return ConstantValue(numpy.dtype(kind).name)
         if isinstance(kind, numpy.generic):
-            raise self.refuse("gets a scalar of NumPy's")
+            if not isinstance(value, ConstantValue) or not is_numpy_number(kind):
+                raise self.refuse("gets a scalar of NumPy's")
+            is_operand = not self.is_method and isinstance(getattr(numpy, self.name), numpy.ufunc)
+            return as_operand(self.tr, kind) if is_operand else ConstantValue(kind.item())
         return value
 
     def _value(self, made: Value, expected: Any) -> Value:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.constants import is_numpy_number
 from ..breaks import unsupported_call
 from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
@@ -220,7 +221,9 @@ def is_pure(fn: Any) -> bool:
         owner = fn.__self__
         if isinstance(owner, types.ModuleType) or owner is None:
             return _pure_module(fn)
-        return owner in _PURE_TYPES if isinstance(owner, type) else type(owner) in _PURE_TYPES
+        if isinstance(owner, type):
+            return owner in _PURE_TYPES
+        return type(owner) in _PURE_TYPES or is_numpy_number(owner)
     if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return fn.__objclass__ in _PURE_TYPES
     if isinstance(fn, types.MethodWrapperType):

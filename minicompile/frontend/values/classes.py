@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.constants import is_numpy_number
 from ..breaks import unsupported_call
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
@@ -189,12 +190,16 @@ class OpaqueClassItem(Value):
 
 
 def _fold_class(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    if cls in FOREIGN or (issubclass(cls, enum.Enum) and cls.__members__):
+    if cls in FOREIGN or _is_numpy_number(cls) or (issubclass(cls, enum.Enum) and cls.__members__):
         try:
             return tr.fold(cls, *args, **kwargs)
         except NotConstant:
             pass
     raise unsupported_call(f"{cls.__qualname__}()", "makes an object of a kind that cannot be traced")
+
+
+def _is_numpy_number(cls: type) -> bool:
+    return cls.__module__ == "numpy" and is_numpy_number(cls())
 
 
 def can_be_made(cls: type, *, own_new: bool = False) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.constants import is_numpy_number
 from ..breaks import UserError, unsupported
 from .base import Args, Kwargs, Value, fail
 
@@ -26,7 +27,8 @@ FOREIGN = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.f
 
 def is_constant_object(obj: Any) -> bool:
     """Whether an object becomes a ConstantValue: immutable, and known by value alone."""
-    return type(obj) in LITERALS or type(obj) in FOREIGN or isinstance(obj, enum.Enum)
+    kind = type(obj)
+    return kind in LITERALS or kind in FOREIGN or isinstance(obj, enum.Enum) or is_numpy_number(obj)
 
 
 class ConstantValue(Value):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.constants import is_numpy_number
 from ..breaks import unsupported_call
 from .base import NotConstant, Value, fail
 from .callables import rule
@@ -104,7 +105,8 @@ def _hash(tr: Tracer, obj: Value) -> Value:
 def _is_hashed_by_value(raw: Any) -> bool:
     if type(raw) in (tuple, frozenset):
         return all(map(_is_hashed_by_value, raw))
-    return isinstance(raw, HashedKey) or type(raw) in (int, float, complex, bool, str, bytes)
+    kinds = (int, float, complex, bool, str, bytes)
+    return isinstance(raw, HashedKey) or type(raw) in kinds or is_numpy_number(raw)
 
 
 __all__ = ["HashedKey", "key_of"]

@@ -17,6 +17,7 @@ from ..breaks import Break, BreakKind, unsupported_call
 from .base import Args, Kwargs, Value, fail
 from .callables import RULES, is_safe_to_hash, rule, traced_as
 from .constant import ConstantValue, SymIntValue
+from .numpy_scalars import with_dtype
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -128,7 +129,7 @@ def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         owner = args[0].realize(tr)
         if isinstance(owner, TensorValue):
             return call_method(tr, owner, short, args[1:], kwargs)
-    return tr.torch_call(fn, args, kwargs)
+    return tr.torch_call(fn, *with_dtype(tr, short, args, kwargs))
 
 
 def _call_unbound(tr: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
