@@ -77,7 +77,7 @@ class Tracer:
         self._shadowed: dict[int, Any] = {}
         self._hashed: dict[int, Value] = {}
         self.final_cells: list[tuple[CellValue, Value, int]] = []
-        """Cells that a hook on a tensor reads, what was in them, and the root instruction that registered the hook."""
+        """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""
 
     # ---- changes ----
 

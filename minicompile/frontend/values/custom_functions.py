@@ -27,8 +27,10 @@ from .constant import ConstantValue
 from .containers import DictValue, SequenceValue, SetValue
 from .deques import DequeValue
 from .functions import FunctionValue
+from .new_classes import NewClassValue
 from .objects import ObjectValue, static_lookup
 from .tensor import TensorValue
+from .tensor_hooks import reads_what_lasts
 
 if TYPE_CHECKING:
     from ..bodies import Body
@@ -210,6 +212,10 @@ class _Call:
     def with_gradients(self) -> Value:
         """One node, with forward and backward as bodies."""
         tr, graph = self.tr, self.tr.graph
+        if isinstance(self.cls, NewClassValue):
+            function = self._static("backward")
+            if not isinstance(function, FunctionValue) or not reads_what_lasts(function, tr):
+                raise unsupported_call(self.what, "has a backward() that reads variables that may change until it runs")
         inputs = [arg for arg in self.args if isinstance(arg, TensorValue)]
         if len({id(value) for value in inputs}) < len(inputs):
             raise unsupported_call(self.what, "gets one tensor twice")

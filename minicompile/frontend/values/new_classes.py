@@ -16,6 +16,8 @@ import dataclasses
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..breaks import unsupported
 from .annotations import AnnotationValue
 from .base import Args, Kwargs, Value, fail
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 Namespace = dict[str, Value]
+_METACLASSES = (type, abc.ABCMeta, torch.autograd.function.FunctionMeta)
+"""Metaclasses that run no code of the program."""
 
 
 class NewClassValue(ClassValue):
@@ -142,7 +146,7 @@ def _build_class(tr: Tracer, body: Value, name: Value, *bases: Value, **options:
 
 def _real_base(base: Value) -> type:
     """The class behind a base. Raises Break where making a subclass would run code of the program."""
-    if not isinstance(base, ClassValue) or type(base.cls) not in (type, abc.ABCMeta):
+    if not isinstance(base, ClassValue) or type(base.cls) not in _METACLASSES:
         raise unsupported(f"A class on top of {base.describe()} cannot be traced.")
     for cls in base.cls.__mro__:
         hook = cls.__dict__.get("__init_subclass__")
@@ -153,7 +157,7 @@ def _real_base(base: Value) -> type:
 
 def make_class(tr: Tracer, name: str, bases: list[Value], real_bases: list[type], namespace: Namespace) -> Value:
     """`type(name, bases, namespace)`."""
-    metaclass = abc.ABCMeta if any(type(base) is abc.ABCMeta for base in real_bases) else type
+    metaclass = next((type(base) for base in real_bases if type(base) is not type), type)
     return make_picture(tr, NewClassValue, metaclass, name, bases, tuple(real_bases), namespace)
 
 

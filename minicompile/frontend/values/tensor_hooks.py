@@ -52,7 +52,7 @@ def _register_hook(tr: Tracer, owner: TensorValue, hook: Value) -> Value:
         raise unsupported_call(_NAME, "is called on a tensor from outside, whose gradient has other parts")
     if not owner.fake.requires_grad or len(tr.graph.bodies) > 1:
         raise unsupported_call(_NAME, "is called where it cannot be traced")
-    if not isinstance(function, FunctionValue) or not _reads_what_lasts(function, tr):
+    if not isinstance(function, FunctionValue) or not reads_what_lasts(function, tr):
         raise unsupported_call(_NAME, "gets a hook that reads what may change before backward")
     _trace(tr, owner, function)
     return HookHandleValue(tr.root_step)
@@ -82,7 +82,7 @@ def _may_be_gradient(value: Value, example: torch.Tensor) -> bool:
     return (fake.dtype, fake.device, fake.shape) == (example.dtype, example.device, example.shape)
 
 
-def _reads_what_lasts(function: FunctionValue, tr: Tracer) -> bool:
+def reads_what_lasts(function: FunctionValue, tr: Tracer) -> bool:
     """Whether all that a function reads is its own, cannot change, or is a tensor or number of a variable that is set
     once."""
     if any(_is_replaceable(function.globals_dict.get(name)) for name in function.code.co_names):
@@ -94,7 +94,7 @@ def _reads_what_lasts(function: FunctionValue, tr: Tracer) -> bool:
         contents = cell.contents
         contents = contents.realize(tr) if isinstance(contents, Lazy) else contents
         if isinstance(contents, FunctionValue):
-            if not _reads_what_lasts(contents, tr):
+            if not reads_what_lasts(contents, tr):
                 return False
         elif not isinstance(contents, TensorValue):
             if cell.source is not None or not isinstance(contents, ConstantValue):
@@ -108,11 +108,11 @@ def _is_replaceable(value: Any) -> bool:
 
 
 def check_final_cells(tr: Tracer, goes_on: bool) -> None:
-    """At the end of a piece: variables that hooks read have not been set since, and will not be. Raises Restart."""
+    """At the end of a piece: what hooks and backwards read has not been set since, and will not be. Raises Restart."""
     for cell, contents, step in tr.final_cells:
         now = cell.contents
         if goes_on or (now.value if isinstance(now, Lazy) else now) is not contents:
-            raise Restart(step, unsupported(f"A variable that a hook reads is set again after {_NAME}."))
+            raise Restart(step, unsupported("A variable that a hook or backward() reads is set again before it runs."))
 
 
 KNOWN_METHODS["register_hook"] = _register_hook
