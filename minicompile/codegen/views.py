@@ -8,7 +8,7 @@ it with finer axes, only a torch tensor cannot have it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.graph import Node
 from ..ir.symbols import is_static
@@ -64,7 +64,7 @@ def _reshaped(view: StridedView, shape: Shape) -> StridedView:
     flat = merge([factor for dim in view.dims for factor in dim])
     if len(flat) == 1 and not all(map(is_static, (flat[0][0], *shape))):
         # One stride for all: it has any shape of as many elements, which need not follow from the expressions.
-        return whole(shape, [stride * flat[0][1] for stride in contiguous_strides(shape)])
+        return replace(whole(shape, [stride * flat[0][1] for stride in contiguous_strides(shape)]), offset=view.offset)
     return StridedView(tuple(map(merge, regroup(flat, shape, lambda f: f[0], _split))), view.offset)
 
 

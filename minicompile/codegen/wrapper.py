@@ -129,9 +129,8 @@ class _Writer:
     # --- names --------------------------------------------------------------------------------------------------
 
     def _argument(self, node: Node, index: int) -> str:
-        if isinstance(node.type, SizeType) and getattr(node.type.expr, "is_Symbol", False):
-            name = str(node.type.expr)
-        else:
+        name = str(node.type.expr) if isinstance(node.type, SizeType) else ""
+        if not getattr(getattr(node.type, "expr", None), "is_Symbol", False) or name in self.names.values():
             wanted = str(node.attrs.get("name", ""))
             name = wanted if wanted.isidentifier() and not wanted.startswith(_RESERVED) else f"arg{index}"
             if name in self.names.values() or name in _TAKEN:

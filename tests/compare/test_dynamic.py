@@ -78,3 +78,36 @@ def test_fractions_of_sizes_are_not_truncated(name: str) -> None:
     for rows, columns in ((8, 6), (10, 8), (6, 6)):
         x = torch.arange(float(rows * columns)).reshape(rows, columns) % 7
         assert_same(compiled(x), fn(x))
+
+
+RESHAPED = {
+    "behind a slice": (lambda x: x[1:].reshape(-1, x.shape[0] - 1) + 1, lambda n: (n, 6)),
+    "a column": (lambda x: x[:, 1].reshape(-1, 2) * 2, lambda n: (2 * n, 6)),
+    "rows of the middle": (lambda x: x[2:4].reshape(x.shape[1], -1) * 2, lambda n: (6, n)),
+    "a part of the flat one": (lambda x: x.view(-1)[x.shape[0] :].reshape(-1, x.shape[0]) * 2, lambda n: (n, 5)),
+    "backwards": (lambda x: x.flip(0).flip(1).reshape(x.shape[1], x.shape[0]) * 2, lambda n: (2 * n, 3)),
+    "one row again and again": (lambda x: x[1].expand(x.shape[0], -1).reshape(2, -1) * 2, lambda n: (2 * n, 4)),
+    "a product": (lambda x: x[1:].reshape(x.shape[1], -1) @ x[:-1].reshape(-1, x.shape[1]), lambda n: (n, 6)),
+    "twice as many rows": (lambda x: (x + 1).view(x.shape[0] * 2, -1) * 2, lambda n: (n, 8)),
+    "half as many": (lambda x: (x + 1).t().reshape(x.shape[0] // 2, -1).softmax(-1), lambda n: (2 * n, 6)),
+    "sizes exchanged": (lambda x: x.relu().reshape(x.shape[1], x.shape[0]) + x.sin().t(), lambda n: (n, n + 1)),
+    "joined": (lambda x: torch.cat([x[1:].reshape(6, -1), x.reshape(6, -1)], 1), lambda n: (n, 6)),
+    "a running sum": (lambda x: x[1:].reshape(x.shape[1], -1).cumsum(1), lambda n: (n, 6)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("name", RESHAPED)
+def test_reshapes_whose_sizes_are_computed(name: str, dynamic: bool | None) -> None:
+    """Through both doors: each passes sizes in a way of its own."""
+    fn, shape = RESHAPED[name]
+    torch._dynamo.reset()
+    doors = (
+        minicompile.compile(fn, dynamic=dynamic, fullgraph=True),
+        torch.compile(fn, dynamic=dynamic, fullgraph=True, backend="minicompile"),
+    )
+    with minicompile.config.patch(strict=True), torch.no_grad():
+        for n in (4, 6, 10, 8):
+            x = torch.randn(shape(n))
+            for compiled in doors:
+                assert_same(compiled(x), fn(x))

@@ -6,7 +6,7 @@ with them, and reshapes, slices, joins, pads and branches accordingly. Lines tha
 out, so the rest mean something; for later sizes they may raise, and then must raise the same kind of error compiled.
 
 Graphs are run by the reference interpreter after lowering and all passes, so one program takes a fraction of a second;
-every twentieth is compiled to C++.
+every twentieth is compiled to C++ (`--cpp 1`: every one).
 """
 
 from __future__ import annotations
@@ -155,13 +155,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--steps", type=int, default=8, help="lines a program")
+    parser.add_argument("--cpp", type=int, default=20, help="every how many-th program is compiled to C++")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     bad = 0
     with config.patch(recompile_limit=64):
         for seed in range(args.seed, args.seed + args.count):
-            why = check(program(random.Random(seed), args.steps), "cpp" if seed % 20 == 0 else interpreted)
+            why = check(program(random.Random(seed), args.steps), "cpp" if seed % args.cpp == 0 else interpreted)
             if why is not None:
                 bad += 1
                 print(f"--- seed {seed}: {why}", flush=True)
