@@ -17,8 +17,13 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 import shutil  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+
+# How long one example takes by the clock says how busy the machine is, and nothing about what is tested.
+hypothesis.settings.register_profile("minicompile", deadline=None)
+hypothesis.settings.load_profile("minicompile")
 
 
 @pytest.fixture(scope="session", autouse=True)

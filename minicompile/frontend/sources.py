@@ -116,7 +116,7 @@ _S = TypeVar("_S", bound=type)
 
 
 @dataclass_transform(frozen_default=True)
-def _source(cls: _S) -> _S:
+def source_class(cls: _S) -> _S:
     """A frozen dataclass that computes its hash once: sources nest, and are keys of every table while tracing."""
     result: Any = dataclass(frozen=True)(cls)
     compute: Any = result.__hash__
@@ -138,7 +138,7 @@ def _source(cls: _S) -> _S:
 # ---- roots: what the frame itself holds ----
 
 
-@_source
+@source_class
 class LocalSource(Source):
     """An argument or a local variable of the frame, under its slot's name in the generated function.
 
@@ -159,7 +159,7 @@ class LocalSource(Source):
         return f"{'argument' if self.is_argument else 'local variable'} {self.local_name}"
 
 
-@_source
+@source_class
 class StackSource(Source):
     """Value `index` (0 = deepest) of the frame's stack where a segment starts; slot `__stack_<index>`."""
 
@@ -175,7 +175,7 @@ class StackSource(Source):
         return f"intermediate value {self.index}"
 
 
-@_source
+@source_class
 class FunctionSource(Source):
     """The function object of the running frame."""
 
@@ -189,7 +189,7 @@ class FunctionSource(Source):
         return "the function itself"
 
 
-@_source
+@source_class
 class ConstSource(Source):
     """An object that the namespace of the generated function keeps alive under `binding`. Compared by identity."""
 
@@ -215,7 +215,7 @@ class ConstSource(Source):
 # ---- what hangs on a function ----
 
 
-@_source
+@source_class
 class GlobalSource(Source):
     """Global variable `global_name` of the running frame's function, or of the function read from `base`."""
 
@@ -232,7 +232,7 @@ class GlobalSource(Source):
         return f"global {self.global_name}"
 
 
-@_source
+@source_class
 class GlobalsSource(Source):
     """The globals dict itself, of the running frame's function or of the function read from `base`."""
 
@@ -245,7 +245,7 @@ class GlobalsSource(Source):
         return f"{self.base.path()}.__globals__" if self.base else "globals()"
 
 
-@_source
+@source_class
 class BuiltinSource(Source):
     """Builtin `builtin_name` as the running frame's function, or the one read from `base`, sees it.
 
@@ -269,7 +269,7 @@ def _dict_of(base: str, attribute: str, root_name: str) -> str:
     return f"{base}.{attribute}" if base else root_name
 
 
-@_source
+@source_class
 class FreeCellSource(Source):
     """Contents of the running frame's closure cell `index`, called `cell_name` by the user."""
 
@@ -286,7 +286,7 @@ class FreeCellSource(Source):
         return f"closure variable {self.cell_name}"
 
 
-@_source
+@source_class
 class FunctionClosureSource(Source):
     """Contents of cell `index`, called `cell_name`, in the closure of the function read from `base`."""
 
@@ -304,7 +304,7 @@ class FunctionClosureSource(Source):
         return f"closure variable {self.cell_name} of {self.base.path()}" if self.cell_name else self.path()
 
 
-@_source
+@source_class
 class CellSource(Source):
     """Contents of the cell object that stands in `base` itself (a slot that holds a cell)."""
 
@@ -320,7 +320,7 @@ class CellSource(Source):
         return f"closure variable {self.path()}"
 
 
-@_source
+@source_class
 class FunctionDefaultSource(Source):
     """A parameter's default in the function in `base`: `key` counts `__defaults__` or names a keyword-only one."""
 
@@ -337,7 +337,7 @@ class FunctionDefaultSource(Source):
 # ---- what hangs on any object ----
 
 
-@_source
+@source_class
 class AttrSource(Source):
     """Attribute `attr` of `base`, by ordinary attribute access (descriptors and `__getattr__` run)."""
 
@@ -353,7 +353,7 @@ class AttrSource(Source):
         return f"{self.base.path()}.{self.attr}"
 
 
-@_source
+@source_class
 class AttributesSource(Source):
     """`base.__dict__`: a step that all reads below it share. On an nn.Module any attribute costs 80 ns, as its class
     has a `__getattr__`, and an item of this dict 20."""
@@ -380,7 +380,7 @@ class _InAttributes(Source):
         return self._attributes
 
 
-@_source
+@source_class
 class InstanceDictSource(_InAttributes):
     """Attribute `attr` straight from `base.__dict__`: no descriptor, no `__getattr__`, no user code."""
 
@@ -394,7 +394,7 @@ class InstanceDictSource(_InAttributes):
         return f"{self.base.path()}.{self.attr}"
 
 
-@_source
+@source_class
 class ModuleMemberSource(Source):
     """A parameter, buffer or submodule, read from nn.Module's own registry.
 
@@ -421,7 +421,7 @@ class ModuleMemberSource(Source):
         return self._registry
 
 
-@_source
+@source_class
 class RegistrySource(_InAttributes):
     """One of nn.Module's registries itself; the step between a module and its members, shared by all of them."""
 
@@ -435,7 +435,7 @@ class RegistrySource(_InAttributes):
         return f"{self.base.path()}.{self.registry}"
 
 
-@_source
+@source_class
 class ItemSource(Source):
     """`base[key]` for a constant key (int, str, bool, None, bytes or tuple of these), or for the value of a source."""
 
@@ -463,7 +463,7 @@ def _is_literal(key: Any) -> bool:
     return key is None or type(key) in (int, str, bool, bytes)
 
 
-@_source
+@source_class
 class DictKeySource(Source):
     """Key number `index` of the dict (or element of the iterable container) in `base`, in its own order."""
 
@@ -477,7 +477,7 @@ class DictKeySource(Source):
         return f"key {self.index} of {self.base.path()}"
 
 
-@_source
+@source_class
 class ContentsSource(Source):
     """What an object of a subclass of a builtin container holds, as a plain container; see `contents_of`."""
 
@@ -488,120 +488,3 @@ class ContentsSource(Source):
 
     def path(self) -> str:
         return self.base.path()
-
-
-# ---- numbers read off a tensor (or its length): what size symbols stand for ----
-
-
-@_source
-class SizeSource(Source):
-    """Size of dimension `dim` of the tensor in `base`, a plain int."""
-
-    base: Source
-    dim: int
-
-    def expr_over(self, base: str) -> str:
-        return f"{base}.size({self.dim})"
-
-    def path(self) -> str:
-        return f"{self.base.path()}.shape[{self.dim}]"
-
-    def describe(self) -> str:
-        return f"{self.base.describe()}: size of dimension {self.dim}"
-
-
-@_source
-class StrideSource(Source):
-    """Stride, in elements, of dimension `dim` of the tensor in `base`."""
-
-    base: Source
-    dim: int
-
-    def expr_over(self, base: str) -> str:
-        return f"{base}.stride({self.dim})"
-
-    def path(self) -> str:
-        return f"{self.base.path()}.stride({self.dim})"
-
-    def describe(self) -> str:
-        return f"{self.base.describe()}: stride of dimension {self.dim}"
-
-
-@_source
-class StorageOffsetSource(Source):
-    """Storage offset, in elements, of the tensor in `base`."""
-
-    base: Source
-
-    def expr_over(self, base: str) -> str:
-        return f"{base}.storage_offset()"
-
-    def path(self) -> str:
-        return f"{self.base.path()}.storage_offset()"
-
-    def describe(self) -> str:
-        return f"{self.base.describe()}: storage offset"
-
-
-@_source
-class FromNumpySource(Source):
-    """The tensor over the memory of the NumPy array in `base`."""
-
-    base: Source
-
-    def expr_over(self, base: str) -> str:
-        return f"__from_numpy__({base})"
-
-    def path(self) -> str:
-        return self.base.path()
-
-
-@_source
-class CallSource(Source):
-    """The result of calling what stands in `base` with no arguments; only for calls that are pure and cheap."""
-
-    base: Source
-
-    def expr_over(self, base: str) -> str:
-        return f"{base}()"
-
-    def path(self) -> str:
-        return f"{self.base.path()}()"
-
-
-_TERM = re.compile(r"\{(\d+)\}")
-
-
-@_source
-class ComputedSource(Source):
-    """A number or a text that is computed from others, as the user's own Python computes it: `lr * 0.5`.
-
-    `template` has `{0}`, `{1}`, … where the values of `terms` go.
-    """
-
-    template: str
-    terms: tuple[Source, ...]
-
-    def expr_over(self, base: str) -> str:
-        return self.over([term.expr() for term in self.terms])
-
-    def over(self, terms: list[str]) -> str:
-        """`expr()` where the values of the terms already stand in these expressions."""
-        return f"({namespaced(self.template).format(*terms)})"
-
-    def path(self) -> str:
-        return _TERM.sub(self._written, self.template).replace("{{", "{").replace("}}", "}")
-
-    def _written(self, place: re.Match[str]) -> str:
-        """A term as it stands at a place: in brackets, unless it is an argument of a call."""
-        text = self.terms[int(place[1])].path()
-        is_argument = place.string[place.start() - 1 : place.start()] in ("(", ",") and place.start() > 0
-        return text if is_argument or " " not in text else f"({text})"
-
-    def ancestors(self) -> Iterator[Source]:
-        for term in self.terms:
-            yield term
-            yield from term.ancestors()
-
-    def bindings(self) -> dict[str, Any]:
-        return {name: value for term in self.terms for name, value in term.bindings().items()}

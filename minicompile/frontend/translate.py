@@ -335,7 +335,7 @@ class Attempt:
             except Exception as error:
                 failure = error if isinstance(error, MinicompileError) else BackendError(_backend_name(backend), error)
                 if config.strict or self.segment.ctx.fullgraph:
-                    raise failure from error
+                    raise failure from (error if failure is not error else error.__cause__)
                 warnings.warn(f"minicompile: {failure}\nThe graph runs in eager mode.", RuntimeWarning, stacklevel=2)
         return innermost(record.compiled)
 

@@ -19,16 +19,8 @@ from ..guards import FrameValues, GuardSet
 from ..guards.constants import constant_key
 from ..guards.kinds import ConstantGuard
 from ..guards.tensors import TensorGuard
-from .sources import (
-    FreeCellSource,
-    GlobalSource,
-    InstanceDictSource,
-    ItemSource,
-    LocalSource,
-    SizeSource,
-    Source,
-    StackSource,
-)
+from .computed_sources import SizeSource
+from .sources import FreeCellSource, GlobalSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
 from .values.real_iterators import PeekSource
 
 _WHERE = (LocalSource, StackSource, FreeCellSource, GlobalSource, ItemSource, InstanceDictSource, PeekSource)

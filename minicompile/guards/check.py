@@ -27,16 +27,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from ..frontend.sources import (
-    HELPERS,
-    BuiltinSource,
-    ComputedSource,
-    GlobalSource,
-    GlobalsSource,
-    LocalSource,
-    SizeSource,
-    Source,
-)
+from ..frontend.computed_sources import ComputedSource, SizeSource
+from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
 from .guard_set import GuardSet
 from .kinds import Guard, Held, SameObjectGuard
 from .state import GlobalStateGuard

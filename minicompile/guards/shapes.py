@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import UnsupportedError
-from ..frontend.sources import AttrSource, ComputedSource, SizeSource, Source, StorageOffsetSource, StrideSource
+from ..frontend.computed_sources import ComputedSource, SizeSource, StorageOffsetSource, StrideSource
+from ..frontend.sources import AttrSource, Source
 from ..ir.symbols import is_float_symbol
 from .kinds import Guard, TypeGuard
 from .sizes import SizeGuard

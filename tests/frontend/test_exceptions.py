@@ -197,3 +197,19 @@ def test_extrema_of_no_elements_raise_as_in_eager(name):
     with pytest.raises(eager.type) as ours:
         minicompile.compile(fn)(empty)
     assert str(ours.value) == str(eager.value)
+
+
+@pytest.mark.parametrize("raised", [BackendError("codegen", KeyError("x")), KeyError("x")], ids=["ours", "any"])
+def test_no_failure_is_its_own_cause(raised: Exception) -> None:
+    """Whoever follows the causes of an error comes to an end."""
+    original = ValueError("why")
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        raise raised from original
+
+    with pytest.raises(BackendError) as caught:
+        minicompile.compile(lambda x: x + 1, backend=backend, fullgraph=True)(torch.ones(2))
+    chain: list[BaseException | None] = [caught.value]
+    while chain[-1] is not None and len(chain) < 10:
+        chain.append(chain[-1].__cause__)
+    assert chain[-2:] == [original, None]

@@ -5,6 +5,7 @@ import timeit
 import pytest
 import torch
 
+from minicompile.frontend.computed_sources import SizeSource
 from minicompile.frontend.sources import (
     AttrSource,
     ConstSource,
@@ -12,7 +13,6 @@ from minicompile.frontend.sources import (
     ItemSource,
     LocalSource,
     ModuleMemberSource,
-    SizeSource,
 )
 from minicompile.guards import MISS, GuardSet, build_check, tensor_check
 from minicompile.guards.kinds import ConstantGuard, IdentityGuard, KeysGuard, LengthGuard, TypeGuard

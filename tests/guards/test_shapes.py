@@ -5,7 +5,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from minicompile.errors import UnsupportedError
-from minicompile.frontend.sources import LocalSource, SizeSource
+from minicompile.frontend.computed_sources import SizeSource
+from minicompile.frontend.sources import LocalSource
 from minicompile.guards.shapes import SymbolicShapes, dynamic_dims, fakify
 from minicompile.guards.sizes import SizeGuard
 

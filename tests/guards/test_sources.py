@@ -5,10 +5,10 @@ import enum
 import pytest
 import torch
 
+from minicompile.frontend.computed_sources import CallSource, SizeSource, StorageOffsetSource, StrideSource
 from minicompile.frontend.sources import (
     AttrSource,
     BuiltinSource,
-    CallSource,
     CellSource,
     ConstSource,
     DictKeySource,
@@ -22,10 +22,7 @@ from minicompile.frontend.sources import (
     ItemSource,
     LocalSource,
     ModuleMemberSource,
-    SizeSource,
     StackSource,
-    StorageOffsetSource,
-    StrideSource,
 )
 from minicompile.guards import FrameValues
 

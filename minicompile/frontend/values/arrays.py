@@ -22,7 +22,8 @@ from ...guards.constants import is_numpy_number
 from ...guards.kinds import ConstantGuard
 from ...numpy_calls import numpy_function, numpy_method
 from ..breaks import Break, BreakKind, UserError, unsupported_call
-from ..sources import AttrSource, FromNumpySource
+from ..computed_sources import FromNumpySource
+from ..sources import AttrSource
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .classes import ClassValue
 from .constant import ConstantValue

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard
 from ..breaks import unsupported_call
-from ..sources import AttrSource, CallSource
+from ..computed_sources import CallSource
+from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, OpaqueValue, Value
 from .callables import rule
 from .containers import AttributeDictValue

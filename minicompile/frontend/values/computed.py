@@ -18,7 +18,8 @@ import torch
 
 from ...guards.kinds import ConstantGuard
 from ...guards.sizes import SizeGuard
-from ..sources import ComputedSource, Source, namespaced
+from ..computed_sources import ComputedSource
+from ..sources import Source, namespaced
 from .base import Value
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 

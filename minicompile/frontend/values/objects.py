@@ -15,7 +15,8 @@ import torch
 
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard
 from ..breaks import UserError
-from ..sources import AttrSource, CallSource, InstanceDictSource, ItemSource
+from ..computed_sources import CallSource
+from ..sources import AttrSource, InstanceDictSource, ItemSource
 from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import CallableValue, rule
 from .constant import ConstantValue
