@@ -43,7 +43,8 @@ EXACT = frozenset(
 DIVISIONS = ("floor_divide", "trunc_divide", "remainder", "fmod")
 
 LEFT_OUT = {"where", "philox", *(row.name for row in SPECIAL if row.name != "nextafter")}
-"""`where` has a step of its own; `philox` is no function of torch; special functions near their poles are as far from eager's as a last bit can carry."""
+"""`where` has a step of its own; `philox` is no function of torch's;
+special functions near their poles are as far from eager's as a last bit can carry."""
 
 KINDS = ("pointwise",) * 5 + ("view",) * 4 + (
     "mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window",
