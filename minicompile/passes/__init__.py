@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..config import config
 from ..ir.graph import Graph
 from ..ir.verifier import verify
-from . import addmm, algebra, attention, bias, cse, dce, fold, gathers, keys
+from . import addmm, algebra, attention, bias, cse, dce, fold, gathers, keys, masks
 
 __all__ = ["PASSES", "run"]
 
@@ -24,6 +24,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "algebra": algebra.run,
     "cse": cse.run,
     "attention": attention.run,
+    "masks": masks.run,
     "addmm": addmm.run,
     "bias": bias.run,
     "gathers": gathers.run,

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.graph import Graph, Node
-from ..ir.ops import GATHER, POINTWISE
+from ..ir.ops import GATHER, POINTWISE, VIEWS
 from ..ir.rewrite import keep
+from ..ir.types import view_strides
 
 IN_MEMORY = ("input", "constant", "extern", "getitem")
 """Gathering from these costs no store."""
@@ -45,10 +46,16 @@ def run(graph: Graph) -> Graph:
 
 
 def _in_memory(node: Node) -> bool:
-    """Whether a gather can read the node, or the part of it that it is, where it lies."""
-    while node.op in ("slice", "permute"):
+    """Whether a gather can read the node, or the view that it is of something, where it lies."""
+    while node.op in VIEWS and not (node.op == "reshape" and _copies(node)):
         node = node.args[0]
     return node.op in IN_MEMORY
+
+
+def _copies(reshape: Node) -> bool:
+    """Whether a reshape is no view of what its argument's strides say (of a projection to heads, it is)."""
+    source = reshape.args[0].tensor
+    return view_strides(source.shape, source.strides, reshape.tensor.shape) is None
 
 
 def _is_small_part(node: Node) -> bool:
@@ -76,11 +83,12 @@ def _sunk(gather: Node, source: Node) -> Node | None:
 
 def _operand(gather: Node, node: Node) -> Node | None:
     shape = gather.tensor.shape
+    row = _row_value(gather, node) if node.op == "expand" else None
+    if row is not None:
+        return row
     if _in_memory(node):
         type = node.tensor.like(shape=shape)
         return replace(gather, args=(node, *gather.args[1:]), type=type)
-    if node.op == "expand":
-        return _row_value(gather, node)
     return _sunk(gather, node)
 
 

@@ -53,8 +53,9 @@ def test_a_target_out_of_range_is_refused() -> None:
 def test_gathered_from_a_computed_value_by_index_select() -> None:
     rows = torch.tensor([3, 0, 3])
     compiled(lambda x, b, i: (x * 2 + b).index_select(0, i), torch.randn(64, 5), torch.randn(5), rows)
-    compiled(lambda x, b, i: (x * 2 + b[:, None]).gather(1, i), torch.randn(8, 64), torch.randn(8),
-             torch.randint(64, (8, 2)))
+    compiled(
+        lambda x, b, i: (x * 2 + b[:, None]).gather(1, i), torch.randn(8, 64), torch.randn(8), torch.randint(64, (8, 2))
+    )
 
 
 def test_a_row_value_that_differs_along_the_gathered_dimension_is_gathered_itself() -> None:
@@ -84,3 +85,36 @@ def test_results_keep_eagers_strides(function: Callable[..., Any]) -> None:
     for permutation in itertools.permutations(range(3)):
         x, index = torch.randn(3, 4, 2).permute(permutation), torch.tensor([0, 1])
         torch.testing.assert_close(call(x, index), function(x, index), check_stride=True, rtol=0, atol=0)
+
+
+def rotated(x: Tensor) -> Tensor:
+    return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)
+
+
+def rotary(h: Tensor, w: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    q, k = ((h @ p).view(2, 8, 4, 16).transpose(1, 2) for p in (w, v))
+    return q * cos + rotated(q) * sin, k * cos + rotated(k) * sin
+
+
+def shared_heads(h: Tensor, w: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    k = (h @ w).view(2, 8, 4, 1, 16).expand(2, 8, 4, 3, 16)
+    return rotated(k) * sin[:, None, None]
+
+
+def by_pairs(h: Tensor, w: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    q = (h @ w).view(2, 8, 4, 16)
+    return torch.stack((-q[..., 1::2], q[..., ::2]), -1).flatten(-2) * sin.view(1, 8, 1, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [rotary, shared_heads, by_pairs])
+def test_the_negated_half_of_a_rotary_embedding_is_never_stored(function: Any, dtype: torch.dtype) -> None:
+    """Also where the heads are a view of a projection, which is in memory."""
+    h, w, v, cos, sin = (
+        torch.randn(shape, dtype=dtype) for shape in ((2, 8, 64), (64, 64), (64, 64), (8, 16), (8, 16))
+    )
+    call = minicompile.compile(function, fullgraph=True)
+    with torch.no_grad():
+        tolerance = 1e-5 if dtype is torch.float32 else 3e-2
+        torch.testing.assert_close(call(h, w, v, cos, sin), function(h, w, v, cos, sin), atol=tolerance, rtol=tolerance)
+    assert len(call.entries[0].graphs[0].compiled.kernels) == 1
