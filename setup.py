@@ -1,11 +1,13 @@
 """The C extensions; everything else about the package stands in pyproject.toml.
 
 All are optional: where no C compiler is found, or the Python's internals are unknown to eval_frame.c, the package
-installs without them, and `frontend/hook.py`, `runtime/launch.py`, `runtime/launch_cuda.py` and
-`guards/tensor_check.py` do without.
+installs without them, and `frontend/hook.py`, `runtime/launch.py`, `runtime/launch_cuda.py`,
+`runtime/products.py` and `guards/tensor_check.py` do without.
 """
 
 from setuptools import Extension, setup
+
+NATIVE = (("runtime", "launch"), ("runtime", "launch_cuda"), ("runtime", "products"), ("guards", "tensor_check"))
 
 setup(
     ext_modules=[
@@ -24,7 +26,7 @@ setup(
                 extra_compile_args=["-std=gnu11", "-O2"],
                 optional=True,
             )
-            for folder, name in (("runtime", "launch"), ("runtime", "launch_cuda"), ("guards", "tensor_check"))
+            for folder, name in NATIVE
         ),
     ]
 )

@@ -261,16 +261,44 @@ def tensor_numbers(dtype: torch.dtype, device: torch.device) -> tuple[int, int, 
 
 
 @functools.cache
+def stable_function(name: str, device: str = "cpu") -> int:
+    """The address of a function of torch's stable C interface, of a device's or common to all; 0 for an unknown one."""
+    try:
+        library = _torch_library(f"torch_{device}")
+        found = getattr(library, name, None) or getattr(_torch_library("torch_cpu"), name)
+    except (OSError, AttributeError):
+        return 0
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def plain_keys(device: str) -> tuple[int, int]:
+    """The dispatch keys of a strided tensor without any bits or wrappers: an ordinary one, and an inference tensor."""
+    with _unseen_by_modes():
+        ordinary = torch.empty(0, device=device)
+        with torch.inference_mode():
+            inference = torch.empty(0, device=device)
+    return torch._C._dispatch_keys(ordinary).raw_repr(), torch._C._dispatch_keys(inference).raw_repr()
+
+
+@functools.cache
 def _torch_library(name: str) -> ctypes.CDLL:
     """One of torch's own libraries, which are loaded already."""
     return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"lib{name}.so"))
 
 
-def _samples() -> list[torch.Tensor]:
-    """Tensors with different dispatch keys and classes, made unseen by any mode of the user's or ours."""
+@contextmanager
+def _unseen_by_modes() -> Iterator[None]:
+    """Tensors made in the block are plain, whatever modes of the user's or ours are active, who do not see it."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def _samples() -> list[torch.Tensor]:
+    """Tensors with different dispatch keys and classes."""
+    with _unseen_by_modes():
         plain = torch.empty(1)
         samples = [plain, torch.nn.Parameter(torch.empty(2)), torch.empty(2, 2, device="meta"), torch._neg_view(plain)]
         samples += [torch.empty(2, dtype=torch.complex64).conj(), torch.empty(2, layout=torch.sparse_coo)]

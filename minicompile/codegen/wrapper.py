@@ -29,6 +29,8 @@ from ..ir.ops import CREATION
 from ..ir.symbols import dim_text, evaluate, free_symbols
 from ..ir.types import Shape, SizeType, TensorType
 from ..runtime.pages import LARGE, empty_large
+from ..runtime.products import View
+from .extern_calls import ProductCall, operator, writes_where_told
 from .fusion import Unit
 from .in_place import direct_writes, may_overwrite
 from .kernel_ir import Kernel
@@ -164,9 +166,12 @@ class _Writer:
         kernels = {unit: (launch.kernel, launch.nodes) for unit, launch in self.launches.items()}
         self.direct = direct_writes(self.graph, self.units, kernels, self.views)
         ours = {node for unit in self.units if not unit.is_extern for node in unit.stored} - set(self.direct)
+        ours |= {node for unit in self.units if unit.is_extern for node in unit.stored if writes_where_told(node)}
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
         for i, unit in enumerate(self.units):
-            if unit.is_extern:
+            if unit.is_extern and unit.members[0] in ours:
+                self._product(unit.members[0], plan.reuse)
+            elif unit.is_extern:
                 self._extern(unit.members[0])
             else:
                 self._kernel(unit, plan.reuse)
@@ -215,14 +220,17 @@ class _Writer:
             elif node in reuse:
                 self.names[node] = self.names[reuse[node]]
             else:
-                self.names[node] = f"buf{len(self.names)}"
-                self._line(f"{self.names[node]} = {self._empty(node.tensor, storage_strides(node))}")
+                self._allocate(node)
         if all(node.tensor.numel == 0 for node in unit.stored):
             return
         kernel = launch.kernel
         self._bind(kernel.name, launch.call)
         arguments = [*(self.names[node] for node in launch.nodes), *kernel.symbols]
         self._line(f"{kernel.name}({', '.join(arguments)})")
+
+    def _allocate(self, node: Node) -> None:
+        self.names[node] = f"buf{len(self.names)}"
+        self._line(f"{self.names[node]} = {self._empty(node.tensor, storage_strides(node))}")
 
     def _empty(self, type: TensorType, strides: Shape) -> str:
         dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
@@ -247,9 +255,33 @@ class _Writer:
             return 0
         return evaluate(size, dict(self.graph.symbols))
 
+    def _product(self, node: Node, reuse: dict[Node, Node]) -> None:
+        """A matrix product into a buffer: its operands are named as they lie, and how they are meant is the call's own,
+        so that a call makes no views in Python. Only views of varying sizes are made here."""
+        if node in reuse:
+            self.names[node] = self.names[reuse[node]]
+        else:
+            self._allocate(node)
+        named = [self._meant(operand) for operand in (node, *node.args)]
+        target, device = node.attrs["target"], node.tensor.device.type
+        function = self._bind_extern(ProductCall(target, device, tuple(view for _, view in named)))
+        self._line(f"{function}({', '.join(name for name, _ in named)})  # {target}{_views_text(named)}")
+
+    def _meant(self, node: Node) -> tuple[str, View]:
+        """A variable, and what view of it is meant."""
+        base, shape, strides, offset = self._place(node)
+        if self._is_held(base, shape, strides, offset):
+            return self.names[base], None
+        if all(isinstance(number, int) for number in (*shape, *strides, offset)):
+            return self.names[base], (tuple(shape), tuple(strides), offset)
+        return self._tensor(node), None
+
+    def _bind_extern(self, target: Any) -> str:
+        return self._bind(f"extern_{len([n for n in self.objects if n.startswith('extern_')])}", target)
+
     def _extern(self, node: Node) -> None:
         target = node.attrs["target"]
-        function = self._bind(f"extern_{len([n for n in self.objects if n.startswith('extern_')])}", target)
+        function = self._bind_extern(operator(target))
         keywords: tuple[str, ...] = tuple(node.attrs.get("keywords", ()))
         positional = node.args[: len(node.args) - len(keywords)]
         parts = [self._value(arg) for arg in positional]
@@ -292,20 +324,29 @@ class _Writer:
 
     def _tensor(self, node: Node) -> str:
         """A variable that holds the node as a tensor of its own shape and strides."""
+        base, shape, strides, offset = self._place(node)
+        if self._is_held(base, shape, strides, offset):
+            return self.names[base]
+        key = (base, (shape, strides, offset))
+        if key not in self.derived:
+            self.derived[key] = f"view{len(self.derived)}_{len(self.lines)}"
+            text = self._as_strided(self.names[base], shape, strides, offset)
+            self._line(f"{self.derived[key]} = {text}")
+        return self.derived[key]
+
+    def _place(self, node: Node) -> tuple[Node, Shape, Shape, Any]:
+        """The node under a chain of views, and shape, strides and offset of the view of its memory."""
         base, view = self.views.of(node)
         strides = view.strides
         assert strides is not None, "prepare() copies what has no strides"
         if same_strides(node.tensor.shape, strides, node.tensor.strides):
             strides = node.tensor.strides  # eager's, in dimensions of size 1 too
+        return base, node.tensor.shape, strides, view.offset
+
+    def _is_held(self, base: Node, shape: Shape, strides: Shape, offset: Any) -> bool:
+        """Whether that view is the tensor in the variable itself."""
         held = self._held(base)
-        if node.tensor.shape == held[0] and view.offset == 0 and same_strides(held[0], strides, held[1]):
-            return self.names[base]
-        key = (base, (node.tensor.shape, strides, view.offset))
-        if key not in self.derived:
-            self.derived[key] = f"view{len(self.derived)}_{len(self.lines)}"
-            text = self._as_strided(self.names[base], node.tensor.shape, strides, view.offset)
-            self._line(f"{self.derived[key]} = {text}")
-        return self.derived[key]
+        return shape == held[0] and offset == 0 and same_strides(shape, strides, held[1])
 
     def _held(self, base: Node) -> tuple[Shape, Shape]:
         """Shape and strides of the tensor in the node's variable (a reused buffer keeps those it was made with)."""
@@ -343,6 +384,11 @@ class _Writer:
 
 _RESERVED = ("kernel_", "extern_", "constant_", "value_", "device_", "buf", "res", "view", "out", "empty_", "lay_out")
 _TAKEN = frozenset(("call", "boxed", "float", "max", "min", *keyword.kwlist))
+
+
+def _views_text(named: Sequence[tuple[str, View]]) -> str:
+    """Which variables are not meant as they lie: `, w as (4, 3) by (1, 4)`."""
+    return "".join(f", {name} as {view[0]} by {view[1]}" for name, view in named if view is not None)
 
 
 def _tuple(dims: Sequence[Any]) -> str:

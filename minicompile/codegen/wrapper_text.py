@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
+from .extern_calls import quickest
+
 _serial = count()
 
 
 def compile_wrapper(name: str, source: str, objects: Mapping[str, Any]) -> dict[str, Any]:
-    """The namespace in which the text has run: `objects` and the function `call`."""
+    """The namespace in which the text has run: `objects`, or what is the same and quicker, and the function `call`."""
     filename = f"<minicompile {name} wrapper {next(_serial)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = {"math": math, **objects}  # size expressions call it
+    namespace: dict[str, Any] = {"math": math}  # size expressions call it
+    namespace.update((name, quickest(value)) for name, value in objects.items())
     exec(compile(source, filename, "exec"), namespace)
     return namespace

@@ -48,11 +48,13 @@ def load_kernel(path: Path, symbol: str, n_tensors: int, n_ints: int) -> Callabl
 
 
 @functools.cache
-def read_quickly(native: Any) -> None:
-    """Tell an extension where tensors keep their addresses; one that is not told calls `data_ptr()`."""
+def read_quickly(native: Any) -> bool:
+    """Tell an extension how tensors are read, if that is known; one that is not told calls `data_ptr()`."""
     layout = tensor_layout()
-    if layout is not None and hasattr(native, "use_layout"):  # not in one that an earlier release left in its place
-        native.use_layout(layout)
+    if layout is None or not hasattr(native, "use_layout"):  # an extension that an earlier release left in its place
+        return False
+    native.use_layout(layout)
+    return True
 
 
 def as_int64(number: int | float) -> int:

@@ -140,7 +140,7 @@ def test_a_dying_buffer_is_overwritten_by_the_kernel_that_reads_it() -> None:
     a, c = torch.randn(64, 64), torch.randn(64, 64)
     compiled = compile_ir(b.finish(last))
     torch.testing.assert_close(compiled(a, c)[0], a * 2 + (a * 2) @ c)
-    assert compiled.wrapper_source.count("empty_cpu") == 1
+    assert compiled.wrapper_source.count("empty_cpu") == 2  # the other is the product's
 
 
 def test_a_dying_buffer_that_the_kernel_loads_only_after_a_store_is_left_alone() -> None:
