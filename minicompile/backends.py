@@ -26,8 +26,9 @@ MODES: dict[str | None, dict[str, bool]] = {
     "max-autotune": {"cuda_graphs": True, "tune": True},
     "max-autotune-no-cudagraphs": {"tune": True},
 }
-"""Mode → what it turns on, on a GPU: `cuda_graphs`: calls are recorded and replayed (runtime/cuda_graphs.py); `tune`:
-block sizes are timed on the device (codegen/triton_tune.py)."""
+"""Mode → what it turns on. `cuda_graphs`, on a GPU: calls are recorded and replayed (runtime/cuda_graphs.py). `tune`:
+kernels are timed, on a GPU with several block sizes (codegen/triton_tune.py), on the CPU as compiled with several flags
+(codegen/cpp_tune.py)."""
 OPTIONS: dict[str, type] = {"exact_rounding": bool, "activation_memory_budget": float}
 """Name → type. activation_memory_budget: the part, from 0.0 to 1.0, of what is saved for backward by default that may
 be saved; below 1.0 backward computes more again."""

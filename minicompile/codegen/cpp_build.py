@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .cpp import print_cpp
+from .cpp_tune import tuned
 from .kernel_ir import Kernel
 from .native_units import join_units, load_kernels
 from .twins import twins
@@ -19,13 +20,16 @@ from .twins import twins
 def build(
     kernels: Sequence[Kernel], seconds: dict[str, float], device: torch.device | None = None, tune: bool = False
 ) -> tuple[str, list[str], list[Callable[..., None]]]:
-    """See the module's docstring. `seconds["native"]` gets the compiler's time; device and tuning are for GPUs."""
+    """See the module's docstring. `seconds["native"]` gets the compiler's time; the device is for GPUs."""
     if not kernels:
         return "", [], []
     same = twins(kernels)
     texts = same.noted([print_cpp(kernel) for kernel in same.distinct], kernels, "//")
     source = join_units(texts)
     start = time.perf_counter()
-    calls = load_kernels(source, [(k.name, len(k.buffers), len(k.symbols)) for k in same.distinct])
+    wanted = [(k.name, len(k.buffers), len(k.symbols)) for k in same.distinct]
+    calls = load_kernels(source, wanted)
+    if tune:
+        calls = tuned(source, wanted, calls)
     seconds["native"] = seconds.get("native", 0.0) + time.perf_counter() - start
     return source, same.spread(texts), same.spread(calls)

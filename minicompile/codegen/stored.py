@@ -14,6 +14,7 @@ from typing import Any
 
 from ..runtime.cuda_graphs import GraphedCall
 from .compiled import CompiledGraph, KernelInfo
+from .cpp_tune import TunedKernel
 from .native_units import load_kernels
 from .wrapper_text import compile_wrapper
 
@@ -27,6 +28,7 @@ class StoredKernel:
     symbol: str
     n_tensors: int
     n_ints: int
+    is_tuned: bool = False
 
 
 @dataclass
@@ -82,6 +84,9 @@ def unpack(stored: StoredGraph, loads: Callable[[bytes], Any]) -> CompiledGraph:
     if kernels:
         wanted = [(kernel.symbol, kernel.n_tensors, kernel.n_ints) for kernel in kernels.values()]
         loaded = load_kernels(stored.native_source, wanted)
+        for number, kernel in enumerate(kernels.values()):
+            if kernel.is_tuned:
+                loaded[number] = TunedKernel(stored.native_source, wanted[number], loaded[number])
         stored.objects = {**stored.objects, **dict(zip(kernels, loaded, strict=True))}
     objects = stored.objects
     call = compile_wrapper(stored.name, stored.wrapper_source, objects)["call"]
@@ -90,6 +95,8 @@ def unpack(stored: StoredGraph, loads: Callable[[bytes], Any]) -> CompiledGraph:
 
 def _packed(value: Any) -> Any:
     """A kernel of either kind of launcher as a StoredKernel; anything else as it is."""
+    if isinstance(value, TunedKernel):
+        return StoredKernel(value.name, value.n_tensors, value.n_ints, is_tuned=True)
     if type(value).__module__.startswith("minicompile.runtime") and hasattr(value, "n_tensors"):
         return StoredKernel(value.name, value.n_tensors, value.n_ints)
     return value

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
+from .cpp_tune import TunedKernel
 from .extern_calls import quickest
 
 _serial = count()
@@ -20,4 +21,7 @@ def compile_wrapper(name: str, source: str, objects: Mapping[str, Any]) -> dict[
     namespace: dict[str, Any] = {"math": math}  # size expressions call it
     namespace.update((name, quickest(value)) for name, value in objects.items())
     exec(compile(source, filename, "exec"), namespace)
+    for place, value in namespace.items():
+        if isinstance(value, TunedKernel):
+            value.bind(namespace, place)
     return namespace

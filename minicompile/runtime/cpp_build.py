@@ -37,13 +37,13 @@ _SIMPLER = ["-fno-tree-vectorize", *(["-mno-avx512f"] if platform.machine() in (
 """Loops that are marked `omp simd` are vectorised all the same."""
 
 
-def build_shared_object(source: str) -> Path:
+def build_shared_object(source: str, further_flags: tuple[str, ...] = ()) -> Path:
     """Build `source`, or find it built. Raises CompilerMissing, or CompileError with what the compiler said."""
     found = compiler()
     if found is None:
         raise CompilerMissing(missing_message())
     libraries = [str(path) for path in [openmp.torch_runtime()] if path is not None]
-    command = [*found.command, *found.flags(), *_header_flags(source)]
+    command = [*found.command, *found.flags(), *_header_flags(source), *further_flags]
     key = _key(source, found, [*command, *libraries])
     library = cache.cache_dir() / f"{key}.so"
     if is_whole_library(library):
