@@ -24,8 +24,8 @@ _SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", 
 _TORCH_INLINED = (
     "nn/modules/", "nn/functional.py", "nn/parameter.py", "nn/attention/__init__.py", "utils/_contextlib.py",
     "autograd/grad_mode.py", "functional.py", "_jit_internal.py", "overrides.py", "distributions/", "nn/init.py",
-    "nn/utils/parametrize.py", "backends/", "nn/utils/parametrizations.py", "testing/_internal/", "masked/", "signal/",
-    "_lowrank.py", "_linalg_utils.py", "nn/utils/clip_grad.py",
+    "nn/utils/parametrize.py", "nn/utils/spectral_norm.py", "nn/utils/weight_norm.py", "nn/utils/parametrizations.py",
+    "backends/", "testing/_internal/", "masked/", "signal/", "_lowrank.py", "_linalg_utils.py", "nn/utils/clip_grad.py",
     "utils/_foreach_utils.py", "nn/utils/stateless.py", "nn/utils/_named_member_accessor.py",
     "_functorch/functional_call.py",
 )  # fmt: skip

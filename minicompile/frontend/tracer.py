@@ -76,6 +76,8 @@ class Tracer:
         self._globals: dict[tuple[int, str], Value] = {}
         self._shadowed: dict[int, Any] = {}
         self._hashed: dict[int, Value] = {}
+        self.data_reads: list[tuple[torch.Tensor, int, int]] = []
+        """What `Tensor.data` has given, its version then, and the root instruction that asked for it."""
         self.final_cells: list[tuple[CellValue, Value, int]] = []
         """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""
 

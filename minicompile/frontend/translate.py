@@ -26,7 +26,7 @@ from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
 from ..ir.fake_strides import EagerStrides
 from ..torch_compat import quiet_fake_tensors
-from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError
+from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError, unsupported
 from .bytecode import Decoded, Instruction, decode
 from .entry_text import EntryText, assemble, innermost, surroundings
 from .exits import Exit
@@ -215,6 +215,9 @@ class Attempt:
             if generator.is_left_in_try():  # it is closed the moment it dies, which only CPython knows
                 raise SkipFrame(f"{generator.describe()} is left in the middle of a `try`")
         check_final_cells(tr, goes_on=broken is not None)
+        for tensor, version, step in tr.data_reads:
+            if tensor._version != version:
+                raise Restart(step, unsupported("Memory that Tensor.data shows is written to later."))
         tr.guard_aliases()
         call_lines, record = self._graph_call(glue)
         self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager

@@ -59,6 +59,14 @@ def _isinstance(tr: Tracer, value: Value, classes: Value) -> Value:
 
 def is_instance(tr: Tracer, value: Value, classes: Value) -> bool:
     """`isinstance`: by the object's class, whose rules for abstract classes apply to all its objects."""
+    from .containers import SequenceValue
+    from .tensor import TensorValue
+
+    if isinstance(classes, SequenceValue):
+        return any(is_instance(tr, value, element.realize(tr)) for element in classes.elements)
+    wanted: Any = getattr(classes, "cls", None)
+    if isinstance(value, TensorValue) and type(wanted).__name__ == "tensortype":  # torch.FloatTensor
+        return value.fake.type() == f"{wanted.__module__}.{wanted.__name__}"
     return _subclass(tr, value.python_type(), classes)
 
 

@@ -219,6 +219,8 @@ def is_pure(fn: Any) -> bool:
     """Whether calling with constants has no effect and always the same result."""
     if isinstance(fn, types.BuiltinMethodType):
         owner = fn.__self__
+        if owner is None and fn.__module__ is None:  # `str.maketrans`
+            return any(fn.__qualname__.startswith(f"{kind.__name__}.") for kind in _PURE_TYPES)
         if isinstance(owner, types.ModuleType) or owner is None:
             return _pure_module(fn)
         if isinstance(owner, type):

@@ -6,12 +6,13 @@ before the frame ran, every mutation also goes into the journal.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.kinds import AttrPresenceGuard
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue, specialized
@@ -171,6 +172,8 @@ class DictValue(Value):
         self.key_values: dict[Any, Value] = {}
         self.source = source
         self.factory: Value | None = None
+        self.attributes: dict[str, Value] = {}
+        """What the frame has set on an OrderedDict that it has made, as state dicts have it."""
 
     def python_type(self) -> type:
         return self.kind
@@ -246,12 +249,27 @@ class DictValue(Value):
         return dict_binary(tr, op, self, other, swapped)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
         if name == "default_factory" and self.kind is defaultdict:
             return self.factory or ConstantValue(None)
+        self._guard_absence(tr, name)
         return method_of(tr, self, name, _methods("DICT_METHODS"))
 
+    def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        if self.kind is not OrderedDict or self.source is not None or hasattr(OrderedDict, name):
+            return super().setattr(tr, name, value)
+        self.attributes[name] = value
+        tr.changed()
+
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        return hasattr(self.kind, name)
+        self._guard_absence(tr, name)
+        return name in self.attributes or hasattr(self.kind, name)
+
+    def _guard_absence(self, tr: Tracer, name: str) -> None:
+        """An OrderedDict from outside has no attribute of its own yet."""
+        if self.kind is OrderedDict and self.source is not None and not hasattr(OrderedDict, name):
+            tr.guard(AttrPresenceGuard(self.source, name, False))
 
     def build(self, glue: Glue) -> str:
         pairs = [(glue.key(self, key), value) for key, value in self.entries.items()]
@@ -261,6 +279,8 @@ class DictValue(Value):
         name = glue.assign("{}" if self.kind is dict else f"{glue.keep(self.kind)}({factory})", self)
         for key, value in pairs:
             glue.fill(lambda key=key, value=value: f"{name}[{key}] = {glue.ref(value)}")  # type: ignore[misc]
+        for key, value in self.attributes.items():
+            glue.fill(lambda key=key, value=value: f"{name}.{key} = {glue.ref(value)}")  # type: ignore[misc]
         return name
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FACTS = frozenset(
     {
         "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_sparse_csr",
-        "is_quantized", "is_nested", "is_meta", "is_mkldnn", "is_mps", "is_xpu", "is_leaf", "itemsize", "names",
+        "is_quantized", "is_nested", "is_meta", "is_mkldnn", "is_mps", "is_xpu", "is_leaf", "itemsize",
         "output_nr", "is_ipu", "is_vulkan", "is_maia", "is_mtia", "is_xla",
     }
 )  # fmt: skip
@@ -86,6 +86,8 @@ class TensorValue(Value):
             return self.shape(tr)
         if name in FACTS:
             return self._fact(tr, name)
+        if name == "data":
+            return self._data(tr)
         if name in COMPUTED:
             return tr.torch_call(getattr, [self, ConstantValue(name)], {})
         if name == "nbytes":
@@ -96,6 +98,15 @@ class TensorValue(Value):
             assert self.source is not None
             return Lazy(getattr(self.real, name), AttrSource(self.source, name))
         return self._method(name)
+
+    def _data(self, tr: Tracer) -> Value:
+        """`data` is `detach()` as long as nobody writes to the memory: writes through `data` are not counted."""
+        if len(tr.graph.bodies) > 1 or self.fake.is_inference():
+            raise self.cannot("reading attribute 'data'")
+        found = tr.torch_call("detach", [self], {})
+        assert isinstance(found, TensorValue)
+        tr.data_reads.append((found.fake, found.fake._version, tr.root_step))
+        return found
 
     def _fact(self, tr: Tracer, name: str) -> Value:
         if name in ("requires_grad", "is_leaf") and any(body.is_transform for body in tr.graph.bodies):
@@ -115,7 +126,8 @@ class TensorValue(Value):
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         is_own = not hasattr(torch.Tensor, name) and name.isidentifier()
-        if self.source is None or not (is_own or (name == "grad" and self._may_be_grad(value.realize(tr)))):
+        is_grad = name == "grad" and self.source is not None and self._may_be_grad(value.realize(tr))
+        if not (is_own or is_grad):
             raise self.cannot(f"setting attribute {name!r}")
         self.attributes[name] = value
         tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
@@ -178,7 +190,10 @@ class TensorValue(Value):
         raise Break(BreakKind.VALUE, f"Membership depends on the numbers in {self.describe()}.")
 
     def build(self, glue: Glue) -> str:
-        return glue.graph_output(self.node)
+        made = glue.graph_output(self.node)
+        for name, value in self.attributes.items():
+            glue.fill(lambda name=name, value=value: f"{made}.{name} = {glue.ref(value)}")  # type: ignore[misc]
+        return made
 
 
 class TensorMethod(Value):

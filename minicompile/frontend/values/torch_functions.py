@@ -185,6 +185,11 @@ RULES[torch._C._has_torch_function_unary] = _has_torch_function
 RULES[torch._C._has_torch_function_variadic] = _has_torch_function
 
 
+@rule(torch.jit.annotate)
+def _annotate(tr: Tracer, the_type: Value, the_value: Value) -> Value:
+    return the_value
+
+
 @rule(torch.is_tensor)
 def _is_tensor(tr: Tracer, value: Value) -> Value:
     from .tensor import TensorValue
@@ -213,6 +218,28 @@ for _fn in (
     torch._C._get_privateuse1_backend_name,
 ):  # fmt: skip
     _state_reader(_fn)
+
+
+def _legacy_constructor(cls: Any) -> None:
+    """`torch.Tensor([1, 2])`, `torch.Tensor(2, 3)`: data if there is one list, else sizes."""
+
+    def trace(tr: Tracer, *args: Value) -> Value:
+        from .containers import SequenceValue
+
+        values = [arg.realize(tr) for arg in args]
+        dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+        named: dict[str, Value] = {"dtype": ConstantValue(dtype)}
+        if len(values) == 1 and isinstance(values[0], SequenceValue) and values[0].kind in (list, tuple):
+            return tr.torch_call(torch.tensor, list(values), named)
+        if not all(isinstance(value, (ConstantValue, SymIntValue)) for value in values):
+            raise unsupported_call(f"torch.{cls.__name__}()", "gets something else than a list or sizes")
+        return tr.torch_call(torch.empty, [SequenceValue(tuple, list(values))], named)
+
+    RULES[cls] = trace
+
+
+for _name in ("Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "LongTensor", "IntTensor", "BoolTensor"):
+    _legacy_constructor(getattr(torch, _name))
 
 
 @rule(torch._C._set_grad_enabled)

@@ -130,6 +130,8 @@ def _size(tr: Tracer, obj: torch.Size, source: Source) -> Value:
 
 
 def _dict(tr: Tracer, obj: Any, source: Source) -> Value:
+    if getattr(obj, "__dict__", None):  # an OrderedDict with attributes: a state dict
+        return _opaque(tr, obj, source)
     tr.guard_type(source, obj)
     tr.guard(KeysGuard.of(source, obj))
     result = DictValue(type(obj), {}, source)
@@ -214,6 +216,11 @@ def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
         tr.guard_type(source, obj)
         return bound.getattr(tr, obj.__name__)
     return _callable(tr, obj, source) if is_constant_object(owner) else _opaque_identity(tr, obj, source)
+
+
+def _method_wrapper(tr: Tracer, obj: types.MethodWrapperType, source: Source) -> Value:
+    """`"abc".__len__`: a slot of a builtin object, bound."""
+    return _callable(tr, obj, source) if is_constant_object(obj.__self__) else _opaque(tr, obj, source)
 
 
 def _is_callable_constant(obj: Any) -> bool:
@@ -333,6 +340,7 @@ _BY_TYPE: dict[type, Maker] = {
     types.BuiltinFunctionType: _builtin_method,
     types.MethodDescriptorType: _callable,
     types.WrapperDescriptorType: _callable,
+    types.MethodWrapperType: _method_wrapper,
     types.ModuleType: _module,
     types.CellType: _cell,
     types.CodeType: _code,
