@@ -49,7 +49,7 @@ def convolution(
 def _is_small_filter(x: Node, weight: Node, groups: int) -> bool:
     """Whether every channel is filtered by itself, there are few of them, and plain loops suit the layout."""
     shape, window_shape = x.tensor.shape, weight.tensor.shape[2:]
-    if not all(map(is_static, (*shape, *weight.tensor.shape))) or x.tensor.rank not in (3, 4):
+    if not all(map(is_static, (shape[1], *weight.tensor.shape))) or x.tensor.rank not in (3, 4):
         return False
     places = 1
     for size in window_shape:

@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import minicompile
+
 
 def externs(graph: Any) -> list[str]:
     return [str(node.attrs["target"]) for node in graph.nodes if node.op == "extern"]
@@ -62,3 +64,17 @@ def test_other_convolutions_are_left(check: Any, name: str):
     function, inputs = LEFT[name]
     assert externs(check(function, *inputs)) == ["aten.convolution.default"]
 
+
+
+@pytest.mark.parametrize("name", ["plain", "bias, padding", "same", "dilation"])
+def test_small_filters_over_images_of_any_size(name: str):
+    """The first call's kernels serve the others: only channels and window must be known."""
+    function, (x, *others) = KERNELS[name]
+    compiled = minicompile.compile(function)
+    for shape in (x.shape, (3, x.shape[1], 11, 12), (2, x.shape[1], 20, 9)):
+        again = torch.randn(shape)
+        for dim in (0, 2, 3):
+            minicompile.mark_dynamic(again, dim)
+        torch.testing.assert_close(compiled(again, *others), function(again, *others), rtol=1e-5, atol=1e-5)
+    (entry,) = compiled.entries
+    assert entry.graphs[0].compiled.externs == []
