@@ -1,21 +1,22 @@
 """Cut a kernel where its masks change: a concatenation becomes one plain loop for each of its parts.
 
-In: a `Kernel` whose body compares the index of an axis with constants (cat, pad, slice_scatter, rotary embeddings).
+In: a `Kernel` whose body compares the index of an axis with sizes (cat, pad, slice_scatter, rotary embeddings).
 Out: kernels over parts of that axis, together the same; in each the comparisons are decided, so that what is masked
 away is not loaded and what is not masked is loaded without asking.
 
-A row of eight concatenated tensors is otherwise eight masked loads and seven selections an element."""
+A row of eight concatenated tensors is otherwise eight masked loads and seven selections an element. Sizes may be
+symbolic where their order is certain, as that of sums of sizes is; a part may then be empty: its loop does nothing."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 
-from .kernel_ir import Affine, Axis, Kernel, Value
+from .kernel_ir import Affine, Axis, Dim, Kernel, Value
 
 AT_MOST = 16
 """Pieces of a kernel; each costs compile time."""
@@ -23,16 +24,10 @@ AT_MOST = 16
 SHORTEST = 16
 """Elements that a piece of the innermost axis must have: a vector."""
 
-_DECIDE = {
-    "lt": lambda low, high, c: True if high < c else False if low >= c else None,
-    "le": lambda low, high, c: True if high <= c else False if low > c else None,
-    "gt": lambda low, high, c: True if low > c else False if high <= c else None,
-    "ge": lambda low, high, c: True if low >= c else False if high < c else None,
-}
-"""Comparison → its answer for all indices in [low, high], or None where it differs."""
+_CHANGES = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
+"""The comparison of an index with c changes between c + step - 1 and c + step."""
 
-_STEP = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
-"""The comparison changes between c + step - 1 and c + step."""
+_HOLDS_BELOW = ("lt", "le")
 
 
 def pieces(kernel: Kernel) -> list[Kernel]:
@@ -41,65 +36,79 @@ def pieces(kernel: Kernel) -> list[Kernel]:
     for axis in kernel.of_kind("parallel"):
         cuts = _cuts(kernel, axis)
         if cuts and len(found) * (len(cuts) + 1) <= AT_MOST:
-            found = [part for piece in found for part in _cut(piece, axis.name, cuts)]
+            found = [part for piece in found for part in _cut(piece, axis, cuts)]
     if len(found) == 1 or kernel.is_reduction and not all(piece.is_reduction for piece in found):
         return [kernel]  # a piece that has lost its reductions would not walk its rows
     return [replace(piece, name=f"{kernel.name}_{i}") for i, piece in enumerate(found)]
 
 
-def _compared(value: Value) -> tuple[str, int, int] | None:
-    """(axis, offset, constant) of a comparison of `axis + offset` with a constant."""
-    if value.op not in _DECIDE or len(value.args) != 2 or value.args[0].op != "index" or value.args[1].op != "const":
+def _compared(value: Value) -> tuple[str, Dim] | None:
+    """(axis, place) of a comparison of that axis's index with a size: from `place` on its answer is another."""
+    if value.op not in _CHANGES or len(value.args) != 2 or value.args[0].op != "index":
         return None
     index: Affine = value.args[0].attrs["index"]
-    constant = value.args[1].attrs["value"]
-    if len(index.terms) != 1 or index.terms[0][1] != 1 or not isinstance(index.offset, int):
+    limit = _limit(value.args[1])
+    if len(index.terms) != 1 or index.terms[0][1] != 1 or limit is None:
         return None
-    return (index.terms[0][0], index.offset, constant) if isinstance(constant, int) else None
+    return index.terms[0][0], limit + _CHANGES[value.op] - index.offset
 
 
-def _cuts(kernel: Kernel, axis: Axis) -> list[int]:
-    """Where to cut the axis, or nowhere: an unknown size, pieces too short for vectors."""
-    if not isinstance(axis.size, int):
-        return []
-    places: Counter[int] = Counter()
-    for value in kernel.body:
-        compared = _compared(value)
-        if compared is not None and compared[0] == axis.name:
-            places[compared[2] + _STEP[value.op] - compared[1]] += 1
-    cuts = sorted(place for place in places if 0 < place < axis.size)
-    ends = [0, *cuts, axis.size]
-    shortest = min((b - a for a, b in zip(ends, ends[1:], strict=False)), default=0)
+def _limit(value: Value) -> Dim | None:
+    """What an index is compared with, if it is an integer known before the loop."""
+    if value.op == "const":
+        return value.attrs["value"] if type(value.attrs["value"]) is int else None
+    return value.attrs["dim"] if value.op == "size" and value.dtype == torch.int64 else None
+
+
+def _at_most(one: Dim, other: Dim) -> bool:
+    """Whether one ≤ other is certain; sizes are not negative, other symbols may be anything."""
+    difference = other - one
+    return difference >= 0 if isinstance(difference, int) else difference.is_nonnegative is True
+
+
+def _cuts(kernel: Kernel, axis: Axis) -> list[Dim]:
+    """Where to cut the axis, in order, or nowhere: an order that is not certain, pieces too short for vectors."""
+    compared = [found[1] for found in map(_compared, kernel.body) if found is not None and found[0] == axis.name]
+    cuts: list[Dim] = []
+    for place in dict.fromkeys(compared):
+        if _at_most(place, 0) or _at_most(axis.size, place):
+            continue
+        if not (_at_most(0, place) and _at_most(place, axis.size)):
+            return []
+        before = [cut for cut in cuts if _at_most(cut, place)]
+        if not all(_at_most(place, cut) for cut in cuts[len(before) :]):
+            return []
+        cuts.insert(len(before), place)
+    lengths = [b - a for a, b in pairwise([0, *cuts, axis.size])]
     is_innermost = kernel.axes[-1] is axis
-    return [] if is_innermost and shortest < SHORTEST else cuts
+    return [] if is_innermost and any(isinstance(n, int) and n < SHORTEST for n in lengths) else cuts
 
 
-def _cut(kernel: Kernel, name: str, cuts: Sequence[int]) -> list[Kernel]:
-    size = next(axis.size for axis in kernel.axes if axis.name == name)
-    ends = [0, *cuts, size]
-    return [_Piece(kernel, name, low, high).build() for low, high in zip(ends, ends[1:], strict=False)]
+def _cut(kernel: Kernel, axis: Axis, cuts: Sequence[Dim]) -> list[Kernel]:
+    return [_Piece(kernel, axis, low, end).build() for low, end in pairwise([0, *cuts, axis.size])]
 
 
 class _Piece:
-    """The kernel over [low, high) of one axis, which counts from 0 again."""
+    """The kernel over [low, end) of one axis, which counts from 0 again."""
 
-    def __init__(self, kernel: Kernel, axis: str, low: int, high: int) -> None:
-        self.kernel, self.axis, self.low, self.high = kernel, axis, low, high
+    def __init__(self, kernel: Kernel, axis: Axis, low: Dim, end: Dim) -> None:
+        self.kernel, self.axis, self.low, self.end = kernel, axis.name, low, end
+        self.length = end - low
+        self.hint = self.length if isinstance(self.length, int) else axis.hint
         self.new: dict[Value, Value] = {}
 
     def build(self) -> Kernel:
         for value in self.kernel.body:
             self.new[value] = self._rewritten(value, tuple(self.new[arg] for arg in value.args))
-        length = self.high - self.low
-        axes = tuple(replace(a, size=length, hint=length) if a.name == self.axis else a for a in self.kernel.axes)
+        axes = tuple(self._shortened(axis) if axis.name == self.axis else axis for axis in self.kernel.axes)
         return replace(self.kernel, axes=axes, body=_needed(list(dict.fromkeys(self.new.values()))))
 
     def _rewritten(self, value: Value, args: tuple[Value, ...]) -> Value:
         compared = _compared(value)
         if compared is not None and compared[0] == self.axis:
-            answer = _DECIDE[value.op](self.low + compared[1], self.high - 1 + compared[1], compared[2])
-            if answer is not None:
-                return _constant(answer, torch.bool)
+            below = _at_most(self.end, compared[1])
+            if below or _at_most(compared[1], self.low):
+                return _constant(below == (value.op in _HOLDS_BELOW), torch.bool)
         if value.op == "logical_and" and any(arg.op == "const" for arg in args):
             fixed, other = (args[0], args[1]) if args[0].op == "const" else (args[1], args[0])
             return other if fixed.attrs["value"] else _constant(False, torch.bool)
@@ -113,6 +122,9 @@ class _Piece:
                 return _constant(0, value.dtype)
             args, attrs = args[:-1], {**attrs, "masked": False}
         return replace(value, args=args, attrs=attrs)
+
+    def _shortened(self, axis: Axis) -> Axis:
+        return replace(axis, size=self.length, hint=self.hint)
 
     def _shifted(self, index: Affine) -> Affine:
         return Affine(index.terms, index.offset + index.coefficient(self.axis) * self.low)

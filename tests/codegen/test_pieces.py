@@ -112,3 +112,27 @@ def test_each_piece_decides_the_comparison_rightly(op: str, constant: int, offse
         assert next(iter(part.stores())).attrs["index"].offset == len(got)
         got += [value.attrs["value"]] * int(part.axes[0].size)
     assert got == want
+
+
+def test_parts_of_unknown_sizes() -> None:
+    """Sums of sizes are in order whatever the sizes are; sizes 0 and 1 are compiled anew."""
+    compiled = minicompile.compile(lambda *xs: torch.relu(torch.cat(xs)), fullgraph=True, dynamic=True)
+    for sizes in ((3, 4, 5), (7, 2, 6), (2, 9, 2), (5, 0, 3)):
+        xs = [torch.randn(size, 40) for size in sizes]
+        torch.testing.assert_close(compiled(*xs), torch.relu(torch.cat(xs)))
+    graph = prepare(compiled.entries[0].graphs[0].compiled.ir)
+    (low,) = lower_units(fuse(graph, Views()).units, graph).values()
+    parts = pieces(low.kernel)
+    assert len(parts) == 3 and not any(map(masked_loads, parts))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, n: F.pad(x, (0, 0, n, 2)) + 1, lambda x, n: F.pad(x, (n, 20), value=2.0) * 2,
+    lambda x, n: torch.cat((x[:n], x, x[n:])) * 2,
+])  # fmt: skip
+def test_places_that_may_be_negative(fn: Callable[..., Tensor]) -> None:
+    """What a Python int says is no size: its sign, and so the order of the places, is not certain."""
+    compiled = minicompile.compile(fn, dynamic=True)
+    x = torch.randn(30, 40)
+    for n in (3, 5, -2, -4, 9):
+        torch.testing.assert_close(compiled(x, n), fn(x, n))
