@@ -1,6 +1,6 @@
 """The public face of compilation: `compile()` and what it returns.
 
-In: a function, bound method, callable object or nn.Module, and options. Out: something to call in its place.
+In: a function, bound method, callable object, nn.Module or class, and options. Out: something to use in its place.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import copy
 import functools
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, Literal
@@ -201,6 +202,8 @@ def compile(
 ) -> Any:
     """Compile a function, bound method, callable object or nn.Module; a decorator if called without one.
 
+    A class comes back itself: its objects are compiled when they are called (`forward` of an nn.Module's).
+
     Args:
         fullgraph: raise GraphBreakError where the graph would break.
         dynamic: True: sizes are symbols, one entry serves many; False: never; None: the first call is compiled for its
@@ -228,7 +231,20 @@ def compile(
         fn = fn.__minicompile_original__ if isinstance(fn, CompiledModule) else fn.__minicompile_original__
     if isinstance(fn, torch.nn.Module):
         return CompiledModule(fn, make_context)
+    if isinstance(fn, type):
+        return _with_compiled_method(fn, make_context)
     return CompiledFunction(fn, make_context)
+
+
+def _with_compiled_method(cls: type, make_context: Callable[[Any], Any]) -> type:
+    """The class itself, for which calling an object is compiled: `forward` of a module, else `__call__`."""
+    name = "forward" if issubclass(cls, torch.nn.Module) else "__call__"
+    method = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
+    if not isinstance(method, CompiledFunction):
+        if not isinstance(method, types.FunctionType):
+            raise TypeError(f"minicompile.compile needs callable objects; those of {cls.__name__} have no {name}")
+        setattr(cls, name, CompiledFunction(method, make_context))
+    return cls
 
 
 def _context_maker(

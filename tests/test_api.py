@@ -116,6 +116,37 @@ def test_module_copies_and_pickles() -> None:
     assert_same(again(X), compiled(X))
 
 
+def test_a_class_compiles_its_objects() -> None:
+    @minicompile.compile(backend="eager")
+    class Net(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.linear = nn.Linear(width, width)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x).relu() * (2 if minicompile.is_compiling() else 1)
+
+    @minicompile.compile(backend="eager")
+    class Doubler:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (2 if minicompile.is_compiling() else 1)
+
+    class Deeper(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + 1
+
+    net = Net(X.shape[-1])
+    assert isinstance(Net, type) and isinstance(net, Net) and Net.__name__ == "Net"
+    assert_same(net(X), net.linear(X).relu() * 2)
+    assert_same(copy.deepcopy(net)(X), net(X))
+    deeper = Deeper(X.shape[-1])
+    assert_same(deeper(X), deeper.linear(X).relu() * 2 + 1)
+    assert torch.equal(Doubler()(X), X * 2) and isinstance(Doubler(), Doubler)
+    assert minicompile.compile(Net) is Net
+    with pytest.raises(TypeError, match="has no __call__"):
+        minicompile.compile(type("Plain", (), {}))
+
+
 def test_module_hooks_run() -> None:
     model, seen = Model(), []
     model.register_forward_hook(lambda module, args, out: seen.append("root"))
