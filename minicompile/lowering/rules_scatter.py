@@ -1,4 +1,5 @@
-"""Rules for writing by index: scatter, scatter_add, index_fill, index_copy, index_add, with few indices a row.
+"""Rules for writing by index: scatter, scatter_add, index_fill, index_copy, index_add and index_put with few indices a
+row, and index_put by a mask.
 
 A kernel that owns one element of the result asks of each index, in eager's order, whether it names that element: the
 last write wins and sums are added up one by one, as eager's loops do. That is one comparison an index, so more than
@@ -14,7 +15,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.symbols import is_static, same_dim
-from .emit import opmath
+from .emit import opmath, same_shape
 from .errors import NotConvertible
 from .rules import rule
 from .rules_index import check_index
@@ -138,3 +139,47 @@ def index_add(c: Any, x: Node, dim: int, index: Node, values: Node, alpha: Any =
 def _rows_only(x: Node, values: Node) -> None:
     if values.tensor.rank != x.tensor.rank or values.tensor.dtype is not x.tensor.dtype:
         raise NotConvertible("rows of another rank or dtype")
+
+
+# --- x[indices] = values ----------------------------------------------------------------------------------------------
+
+
+@rule("index_put.default", "_unsafe_index_put.default")
+def index_put(c: Any, x: Node, indices: Any, values: Node, accumulate: bool = False) -> Node:
+    """By one mask, if no value is for one of its places alone, or by one short index."""
+    places = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(places) != 1 or values.tensor.dtype is not x.tensor.dtype:
+        raise NotConvertible("several indices")
+    (dim, index), rank = places[0], places[0][1].tensor.rank
+    before, after = x.tensor.shape[:dim], x.tensor.shape[dim + max(rank, 1) :]
+    if index.tensor.dtype is torch.bool:
+        return _put_by_mask(c, x, index, values, before, after, accumulate)
+    dim, index = _row_index(c, x, dim, index, True)
+    steps = _steps(index, dim)
+    values = _broadcast(c, values, (*before, *((len(steps),) if rank else ()), *after))
+    rows = c.reshape(values, (*before, len(steps), *after))
+    return _written(c, x, dim, index, rows, _adder(c, x, steps) if accumulate else _overwrite)
+
+
+def _put_by_mask(c: Any, x: Node, mask: Node, values: Node, before: Any, after: Any, accumulate: bool) -> Node:
+    """Values broadcast against (dimensions before, places where the mask is true, dimensions after)."""
+    rank, shape = mask.tensor.rank, values.tensor.shape
+    if rank == 0 or len(shape) > len(before) + 1 + len(after):
+        raise NotConvertible("a mask of a number")
+    if not same_shape(mask.tensor.shape, x.tensor.shape[len(before) : len(before) + rank]):
+        raise NotConvertible("a mask that may be of another size")
+    shape = (1,) * (len(before) + 1 + len(after) - len(shape)) + shape
+    if not same_dim(shape[len(before)], 1):
+        raise NotConvertible("a value for each place of a mask")
+    values = c.reshape(values, (*shape[: len(before)], *(1,) * rank, *shape[len(before) + 1 :]))
+    mask = c.expand(c.reshape(mask, mask.tensor.shape + (1,) * len(after)), x.tensor.shape)
+    values = _broadcast(c, values, x.tensor.shape)
+    return c.where(mask, c.add(x, values) if accumulate else values, x)
+
+
+def _broadcast(c: Any, values: Node, shape: Any) -> Node:
+    """The values in that shape. Torch's fake tensors do not look whether they have it."""
+    have = (1,) * (len(shape) - values.tensor.rank) + values.tensor.shape
+    if len(have) > len(shape) or not all(same_dim(a, 1) or same_dim(a, b) for a, b in zip(have, shape, strict=True)):
+        raise NotConvertible("values that may not fit")
+    return c.expand(values, shape)
