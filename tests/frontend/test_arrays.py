@@ -198,6 +198,18 @@ def scalars_that_torch_takes_otherwise(x, b, l):
 
 
 @BROKEN.program(X)
+def what_arrays_of_ones_get_wrong(x):
+    a = x.numpy() + 1
+    a[a > 1.5] *= 2
+    try:
+        a.reshape(5)
+    except ValueError as e:
+        m = str(e)
+    a += 1
+    return a, m, x + 1
+
+
+@BROKEN.program(X)
 def without_dimensions(x):
     return np.array(1.0), np.asarray(2), np.zeros(()), x.sum().numpy(), x.sum().numpy() + 1
 

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...guards.constants import is_numpy_number
 from ...guards.kinds import ConstantGuard
 from ...numpy_calls import numpy_function, numpy_method
-from ..breaks import Break, BreakKind, UserError, unsupported_call
+from ..breaks import Break, BreakKind, unsupported_call
 from ..computed_sources import FromNumpySource
 from ..sources import AttrSource
 from .base import Args, Kwargs, NotConstant, Value, fail
@@ -292,8 +292,8 @@ class _Call:
             if self.is_method:
                 return getattr(args[0], self.name)(*args[1:], **kwargs)
             return getattr(numpy, self.name)(*args, **kwargs)
-        except Exception as error:
-            raise UserError(error, is_torch=True) from error
+        except Exception as error:  # the program's mistake, or what ones alone get wrong: the real call will tell
+            raise self.refuse("raises an error for arrays of ones") from error
 
     def check_cast(self) -> None:
         """That the function, if it is one of two operands, may write its result into the first one."""
@@ -303,7 +303,7 @@ class _Call:
         try:
             getattr(numpy, self.name)(owner, other, out=owner, casting="same_kind")
         except Exception as error:
-            raise UserError(error, is_torch=True) from error
+            raise self.refuse("raises an error for arrays of ones") from error
 
     def _operand(self, value: Value) -> Value:
         """As an operand of the node: arrays as tensors, types as their names."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 MISSING = object()
-_PLAIN_ACCESS = (object, BaseException)
+_PLAIN_ACCESS = (object, BaseException, types.SimpleNamespace)
 """Builtin classes whose `__setattr__` and `__delattr__` do what object's do."""
 
 

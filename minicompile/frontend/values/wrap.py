@@ -42,6 +42,7 @@ from .deques import DequeValue
 from .functions import CodeValue, MethodValue, PartialValue, outside_function, slot_cell
 from .getters import KINDS as GETTERS
 from .getters import outside_getter
+from .namespaces import outside_namespace
 from .nn_module import make_module
 from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
 from .real_iterators import KINDS, RealIteratorValue
@@ -344,6 +345,7 @@ _BY_TYPE: dict[type, Maker] = {
     types.ModuleType: _module,
     types.CellType: _cell,
     types.CodeType: _code,
+    types.SimpleNamespace: outside_namespace,
     functools.partial: _partial,
     GradModeExit: _grad_exit,
     weakref.ReferenceType: _weakref,
