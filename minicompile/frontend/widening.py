@@ -17,7 +17,7 @@ import torch
 
 from ..guards import FrameValues, GuardSet
 from ..guards.constants import constant_key
-from ..guards.kinds import ConstantGuard
+from ..guards.kinds import ConstantGuard, Guard
 from ..guards.tensors import TensorGuard
 from .computed_sources import SizeSource
 from .sources import FreeCellSource, GlobalSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
@@ -59,7 +59,7 @@ class OpenNumbers:
         """Open as well whatever these values have otherwise than one of the entries expects."""
         frame = FrameValues(func, values)
         numbers, sizes = set(self.numbers), dict(self.sizes)
-        for guard in (guard for guards in entries for guard in guards):
+        for guard in (guard for guards in entries for guard in _readable(guards, frame)):
             if isinstance(guard, ConstantGuard) and _varies(guard, frame):
                 numbers.add(guard.source)
             elif isinstance(guard, TensorGuard):
@@ -67,6 +67,18 @@ class OpenNumbers:
                 if dims:
                     sizes[guard.source] = sizes.get(guard.source, frozenset()) | dims
         return OpenNumbers(frozenset(numbers), sizes, self.marked)
+
+
+def _readable(guards: GuardSet, frame: FrameValues) -> Iterator[Guard]:
+    """The guards whose sources may be read: what these are read from is of the kind that was compiled for. Of another
+    one, reading may run code (a property, `__missing__`) and change things (a defaultdict makes an item)."""
+    failed: set[Source] = set()
+    for guard in guards:
+        if any(ancestor in failed for source in guard.sources() for ancestor in source.ancestors()):
+            continue
+        if guard.structural and not isinstance(guard, ConstantGuard) and guard.explain(frame) is not None:
+            failed.update(guard.sources())
+        yield guard
 
 
 def _varies(guard: ConstantGuard, frame: FrameValues) -> bool:

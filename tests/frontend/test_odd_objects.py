@@ -446,6 +446,36 @@ def int_subclass_bool(x):
     )
 
 
+@program(X)
+def reversals(x):
+    class Own:
+        def __iter__(self):
+            return iter([1, 2])
+
+        def __reversed__(self):
+            return "own"
+
+    class Sequence:
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return index * 10
+
+    class Neither:
+        def __iter__(self):
+            return iter([1])
+
+    refused = []
+    for value in (Neither(), {1, 2}, (i for i in [1]), iter([1]), 5):
+        try:
+            refused.append(list(reversed(value)))
+        except TypeError as e:
+            refused.append(type(e).__name__)
+    kept = [list(reversed(value)) for value in ({"a": 1, "b": 2}, range(3), "abc", (1, 2), [3, 4])]
+    return x, reversed(Own()), list(reversed(Sequence())), kept, refused
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_like_eager(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -316,3 +317,26 @@ def test_data_is_written_through() -> None:
         return x * 2
 
     assert_like_eager(fn, (X,))
+
+
+def test_a_miss_runs_no_code_of_another_object() -> None:
+    """Looking for what varies reads only what is of the kind that was compiled for."""
+
+    class Plain:
+        def __init__(self, k: int) -> None:
+            self.k = k
+
+    class Loud:
+        reads = 0
+
+        @property
+        def k(self) -> int:
+            Loud.reads += 1
+            return 5
+
+    compiled = minicompile.compile(lambda x, d, o: x * d["b"] if "b" in d else x * o.k, backend="eager")
+    for d, o in (({"b": 2}, Plain(1)), ({}, Plain(3)), ({}, Plain(4))):
+        compiled(X, d, o)
+    empty: defaultdict[str, int] = defaultdict(int)
+    assert_same(compiled(X, empty, Loud()), X * 5)
+    assert not empty and Loud.reads == 1

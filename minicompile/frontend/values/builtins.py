@@ -204,7 +204,19 @@ def _filter(tr: Tracer, fn: Value, iterable: Value) -> Value:
 
 @rule(reversed)
 def _reversed(tr: Tracer, value: Value) -> Value:
-    return _iterator(_all(tr, value)[::-1])
+    owner = value.realize(tr)
+    if not isinstance(owner, ObjectValue):
+        kind = owner.python_type()
+        if not hasattr(kind, "__reversed__") and not (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
+            fail(TypeError(f"'{kind.__name__}' object is not reversible"), is_exact=True)
+        return _iterator(_all(tr, owner)[::-1])
+    own = owner.dunder(tr, "__reversed__")
+    if own is not None:
+        return own.call(tr, [], {}).realize(tr)
+    if owner.dunder(tr, "__len__") is None or owner.dunder(tr, "__getitem__") is None:
+        fail(TypeError(f"'{owner.cls.__name__}' object is not reversible"), is_exact=True)
+    count = owner.length(tr)
+    return _iterator([owner.getitem(tr, ConstantValue(index)) for index in reversed(range(count))])
 
 
 def _iterator(items: list[Value]) -> Value:
