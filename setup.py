@@ -1,13 +1,15 @@
 """The C extensions; everything else about the package stands in pyproject.toml.
 
 All are optional: where no C compiler is found, or the Python's internals are unknown to eval_frame.c, the package
-installs without them, and `frontend/hook.py`, `runtime/launch.py`, `runtime/launch_cuda.py`,
-`runtime/products.py` and `guards/tensor_check.py` do without.
+installs without them, and the Python module beside each of them does without.
 """
 
 from setuptools import Extension, setup
 
-NATIVE = (("runtime", "launch"), ("runtime", "launch_cuda"), ("runtime", "products"), ("guards", "tensor_check"))
+NATIVE = (
+    ("frontend", "dispatch"), ("guards", "tensor_check"), ("runtime", "launch"), ("runtime", "launch_cuda"),
+    ("runtime", "products"),
+)  # fmt: skip
 
 setup(
     ext_modules=[

@@ -214,13 +214,15 @@ def is_known_contiguous(tensor: Any) -> bool:
 # ---- tensors as C sees them ----
 
 _GETTERS = ("data_ptr", "dtype", "device_type", "device_index", "dim", "sizes", "strides")
+_MODES = ("_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv")
 _REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"
 _LOCAL_KEYS = "_ZN3c104impl26raw_local_dispatch_key_setE"
 _IMPL_BYTES = 192  # no TensorImpl is smaller
 
 
 class TensorLayout(NamedTuple):
-    """Where C finds what it wants to know about a tensor; the fields that `use_layout` of torch_tensor.h takes."""
+    """Where C finds what it wants to know about a tensor, and about the modes that are active: the fields that
+    `use_layout` of torch_tensor.h takes."""
 
     tensor: type
     parameter: type
@@ -237,6 +239,7 @@ def tensor_layout() -> TensorLayout | None:
     try:
         c10, stable = _torch_library("c10"), _torch_library("torch_cpu")
         functions = [getattr(stable, f"aoti_torch_get_{name}") for name in _GETTERS] + [getattr(c10, _REQUIRES_GRAD)]
+        functions += [getattr(library, name) for library, name in zip((stable, c10), _MODES, strict=True)]
         addresses = tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
         if not _local_keys_are_there(c10):
             return None

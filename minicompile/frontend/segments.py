@@ -27,6 +27,7 @@ from ..torch_compat import stops_recomputation, without_saved_tensor_hooks
 from . import hook
 from .breaks import BreakRecord
 from .bytecode import decode
+from .dispatch import dispatcher
 from .layout import Layout, argument_names, call_like
 from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
@@ -131,7 +132,7 @@ class Segment:
         self.lock = threading.RLock()
         self.is_exhausted = False
         self.idle_calls = 0
-        self.dispatch = self._dispatcher()
+        self.dispatch = dispatcher(self.entries, self.miss)
 
     @property
     def is_first(self) -> bool:
@@ -142,21 +143,6 @@ class Segment:
         if self.index == 0:
             return self.code.co_firstlineno
         return decode(self.code).instructions[self.index].line
-
-    def _dispatcher(self) -> Callable[..., Any]:
-        entries = self.entries
-
-        def dispatch(func: FunctionType, *slots: Any) -> Any:
-            tried = entries.entries
-            for entry in tried:
-                result = entry.run(func, *slots)
-                if result is not MISS:
-                    if entry is not tried[0]:
-                        entries.use(entry)
-                    return result
-            return self.miss(func, slots, tried)
-
-        return dispatch
 
     # ---- misses ----
 

@@ -123,6 +123,7 @@ class _Writer:
         self.ordered: list[Guard] = []
         self.available: dict[Source, str] = {}
         self.watched: list[Held] = []
+        self.is_own_check = False
         self.bound = 0
         self.ranks = {guard.source: len(guard.shape) for guard in self.tensors}
         self.uses = self._count_uses()
@@ -164,6 +165,8 @@ class _Writer:
     # ---- the work ----
 
     def build(self) -> Check:
+        if self.tensors:
+            self.namespace["__tensors"], self.is_own_check = tensor_check(self.tensors)
         self._tensor_sources = {guard.source for guard in self.tensors}
         for guard in sorted(self.others, key=_rank):
             if guard.rank < TENSOR_RANK and not self._hangs_on_tensor(guard):
@@ -191,7 +194,7 @@ class _Writer:
             if not guard.structural:
                 self._emit_all(self._structural.get(source, ()))
         if isinstance(guard, GlobalStateGuard) and self.tensors:
-            condition = guard.condition_beside_tensors(self)
+            condition = guard.condition_beside_tensors(self, self.is_own_check)
         else:
             condition = guard.condition(self)
         self._line(condition, str(guard))
@@ -210,8 +213,7 @@ class _Writer:
             return
         for guard in self.tensors:
             self._require(guard.source)
-        self.namespace["__tensors"], stands_nested = tensor_check(self.tensors)
-        nested = [] if stands_nested else [text for guard in self.tensors if (text := guard.nested_condition(self))]
+        nested = [] if self.is_own_check else [text for guard in self.tensors if (text := guard.nested_condition(self))]
         for text in nested:
             self._line(text, "not a nested tensor, which the next check could not stand")
         names = [self.read(guard.source) for guard in self.tensors]

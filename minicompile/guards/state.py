@@ -54,15 +54,19 @@ class GlobalStateGuard(Guard):
         """Everything. Where a tensor check follows, `condition_beside_tensors` will do."""
         return f"{self.condition_beside_tensors(scope)} and {self._thread_condition(scope)}"
 
-    def condition_beside_tensors(self, scope: Scope) -> str:
-        """Without inference mode and functorch: the tensor check's dispatch keys tell these."""
+    def condition_beside_tensors(self, scope: Scope, modes_are_counted: bool = False) -> str:
+        """Without inference mode and functorch: the tensor check's dispatch keys tell these.
+
+        `modes_are_counted`: that check compares how many modes are active, as well.
+        """
         keep = scope.keep
         parts = [f"({keep(self.snapshot.check)}() or {keep(self.holds_but_for_threads)}())"]
         if self.function_modes:
             parts.append(f"{keep(same_function_modes)}({keep(self.function_modes)})")
-        else:
+        elif not modes_are_counted:
             parts.append(f"{keep(torch._C._len_torch_function_stack)}() == 0")
-        parts.append(f"{keep(torch._C._len_torch_dispatch_stack)}() == {self.dispatch_modes}")
+        if not modes_are_counted:
+            parts.append(f"{keep(torch._C._len_torch_dispatch_stack)}() == {self.dispatch_modes}")
         return " and ".join(parts)
 
     def _thread_condition(self, scope: Scope) -> str:

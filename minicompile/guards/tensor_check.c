@@ -4,7 +4,7 @@
  *       strides) for each tensor of a call, numbers as `describe` gives them, None for a size or stride that is free;
  *       and, on each call, as many objects.
  * Out:  whether each is of exactly that class and has all of it, no two are one object, and this thread includes and
- *       excludes the dispatch keys that it did when the check was made.
+ *       excludes the dispatch keys, and is inside as many torch modes, as when the check was made.
  *
  * It compares what torch._C._dynamo.guards.TensorGuards does, at a fifth of the cost, and stands nested tensors: their
  * dispatch keys are compared before anything is asked that they could not answer.  How tensors are read: torch_tensor.h.
@@ -34,6 +34,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     Py_ssize_t count;
     uint64_t local_keys[2];
+    int64_t function_modes, dispatch_modes;
     Expected *expected;
 } TensorCheck;
 
@@ -133,7 +134,8 @@ check_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObj
     if (given != self->count || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0))
         return PyErr_Format(PyExc_TypeError, "this check takes %zd tensors, by position; %zd given", self->count, given);
     const uint64_t *keys = local_keys();
-    if (keys == NULL || memcmp(keys, self->local_keys, sizeof self->local_keys) != 0)
+    if (keys == NULL || memcmp(keys, self->local_keys, sizeof self->local_keys) != 0 ||
+        torch_layout.function_modes() != self->function_modes || torch_layout.dispatch_modes() != self->dispatch_modes)
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < given; i++)
         if (!is_as_expected(&self->expected[i], args[i]))
@@ -205,6 +207,8 @@ check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     self->vectorcall = check_vectorcall;
     memcpy(self->local_keys, keys, sizeof self->local_keys);
+    self->function_modes = torch_layout.function_modes();
+    self->dispatch_modes = torch_layout.dispatch_modes();
     self->expected = PyMem_Calloc((size_t)PyTuple_GET_SIZE(expected) + 1, sizeof(Expected));
     if (self->expected == NULL) {
         Py_DECREF(self);

@@ -5,9 +5,10 @@ whether it may be given any objects at all.
 
 What is compared: exact Python class; dispatch keys, which stand for device type, layout, conjugate and negative bits
 and being an inference tensor; the thread's own dispatch keys, which stand for inference mode, autocast and functorch
-state; dtype; device index; requires_grad; sizes and strides (dynamic ones excepted); and that no two arguments are one
-object. What is not: the storage offset (`StorageOffsetGuard`, only where a trace depended on it), and overlapping
-memory of two different tensors (`OverlapGuard`, only where one of them is written).
+state; dtype; device index; requires_grad; sizes and strides (dynamic ones excepted); that no two arguments are one
+object; and, by our own check, how many torch modes are active. What is not: the storage offset (`StorageOffsetGuard`,
+only where a trace depended on it), and overlapping memory of two different tensors (`OverlapGuard`, only where one of
+them is written).
 
 The check is ours (tensor_check.c, 20 ns a tensor), or, where that was not built or this torch's tensors can't be read,
 torch's own `TensorGuards` (100 ns). On a nested tensor that one throws where nothing catches it and ends the process;
@@ -32,7 +33,7 @@ except ImportError:  # not built: no C compiler when the package was installed
 
 
 def tensor_check(guards: list[TensorGuard]) -> tuple[Callable[..., bool], bool]:
-    """The check for these guards' tensors, and whether it stands nested tensors.
+    """The check for these guards' tensors, and whether it is our own: that stands nested tensors and counts modes.
 
     Must be built where the check will run, as far as the thread's state goes: no fake mode, and the same autocast and
     inference mode. Raises ReferenceError if a traced tensor is dead already.

@@ -134,6 +134,29 @@ def test_the_threads_own_keys_count():
 
 
 @native
+def test_active_modes_count():
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Functions(TorchFunctionMode):
+        pass
+
+    class Dispatched(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    traced = torch.randn(3)
+    outside, _ = tensor_check([TensorGuard.of(X, traced)])
+    for mode in (Functions(), Dispatched()):
+        with mode:
+            inside, _ = tensor_check([TensorGuard.of(X, traced)])
+            assert inside(traced) and not outside(traced)
+            with mode:
+                assert not inside(traced)
+        assert outside(traced) and not inside(traced)
+
+
+@native
 def test_what_changes_under_the_same_object_is_seen():
     value = torch.randn(4, 6)
     check, _ = tensor_check([TensorGuard.of(X, value)])
@@ -210,11 +233,11 @@ def test_where_tensors_cannot_be_read_torchs_check_is_used(monkeypatch):
     assert recalled(first) and not recalled(torch.randn(4, 6).double())
 
 
-@pytest.mark.parametrize("missing", ["_LOCAL_KEYS", "_REQUIRES_GRAD", "_GETTERS"])
+@pytest.mark.parametrize("missing", ["_LOCAL_KEYS", "_REQUIRES_GRAD", "_GETTERS", "_MODES"])
 def test_a_torch_that_lacks_a_symbol_is_not_read(monkeypatch, missing):
     from minicompile import torch_compat
 
-    monkeypatch.setattr(torch_compat, missing, ("no_such_thing",) if missing == "_GETTERS" else "no_such_symbol")
+    monkeypatch.setattr(torch_compat, missing, ("no_such", "thing") if missing.endswith("S") and missing != "_LOCAL_KEYS" else "none")
     assert tensor_layout.__wrapped__() is None
     monkeypatch.undo()
     assert tensor_layout.__wrapped__() is not None
