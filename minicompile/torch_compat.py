@@ -240,6 +240,7 @@ def tensor_layout() -> TensorLayout | None:
         c10, stable = _torch_library("c10"), _torch_library("torch_cpu")
         functions = [getattr(stable, f"aoti_torch_get_{name}") for name in _GETTERS] + [getattr(c10, _REQUIRES_GRAD)]
         functions += [getattr(library, name) for library, name in zip((stable, c10), _MODES, strict=True)]
+        functions.append(stable.aoti_torch_dtype_element_size)
         addresses = tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
         if not _local_keys_are_there(c10):
             return None
@@ -251,6 +252,19 @@ def tensor_layout() -> TensorLayout | None:
     if handle is None or keys is None:
         return None
     return TensorLayout(torch.Tensor, torch.nn.Parameter, handle, keys, addresses, c10._handle, _LOCAL_KEYS)
+
+
+@functools.cache
+def can_read_tensors(extension: Any) -> bool:
+    """Tell an extension that includes torch_tensor.h how tensors are read; False where that is not known."""
+    layout = tensor_layout()
+    if layout is None:
+        return False
+    try:
+        extension.use_layout(layout)
+    except (AttributeError, TypeError):  # there is none, or it was built from an earlier release's source
+        return False
+    return True
 
 
 def tensor_numbers(dtype: torch.dtype, device: torch.device) -> tuple[int, int, int]:

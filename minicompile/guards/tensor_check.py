@@ -17,13 +17,12 @@ since a nested tensor has the class of a dense one, each plain torch.Tensor must
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..torch_compat import tensor_layout, tensor_numbers
+from ..torch_compat import can_read_tensors, tensor_numbers
 from .tensors import TensorGuard
 
 try:
@@ -41,22 +40,12 @@ def tensor_check(guards: list[TensorGuard]) -> tuple[Callable[..., bool], bool]:
     for guard in guards:
         if guard.tensor is not None and guard.tensor() is None:
             raise ReferenceError(f"{guard.source.describe()} died before its check was built")
-    if can_read_tensors():
+    if can_read_tensors(_native):
         try:
             return _native.TensorCheck(tuple(map(_expected, guards))), True
         except LookupError:  # a dtype or device of which torch's stable interface knows nothing
             pass
     return (FirstTensors(guards) if any(guard.tensor is None for guard in guards) else torch_check(guards)), False
-
-
-@functools.cache
-def can_read_tensors() -> bool:
-    """Whether our own check is there and knows how to read this torch's tensors."""
-    layout = tensor_layout() if _native is not None else None
-    if layout is None:
-        return False
-    _native.use_layout(layout)
-    return True
 
 
 def _expected(guard: TensorGuard) -> tuple[Any, ...]:

@@ -15,7 +15,13 @@ from typing import Any, ClassVar
 import torch
 
 from ..frontend.sources import Source
+from ..torch_compat import can_read_tensors
 from .kinds import Frame, Guard, Scope, a
+
+try:
+    from minicompile.guards import _disjoint as _native
+except ImportError:  # not built: no C compiler when the package was installed
+    _native = None  # type: ignore[assignment]
 
 TENSOR_RANK = 40
 
@@ -245,6 +251,13 @@ def memory_overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 def are_disjoint(written: Iterable[torch.Tensor], read: Iterable[torch.Tensor]) -> bool:
     """Whether no written tensor's address range meets another tensor's; in the sense of `memory_overlaps`."""
+    written, read = tuple(written), tuple(read)
+    answer = _native.are_disjoint(written, read) if can_read_tensors(_native) else None
+    return _are_disjoint(written, read) if answer is None else answer
+
+
+def _are_disjoint(written: Iterable[torch.Tensor], read: Iterable[torch.Tensor]) -> bool:
+    """The same in Python, which asks subclasses by their methods."""
     ranges = [(*_address_range(tensor), True) for tensor in written]
     ranges += [(*_address_range(tensor), False) for tensor in read]
     ranges.sort()

@@ -10,14 +10,13 @@ The kernel sees bare addresses: whoever calls it has checked dtype, shape, strid
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from minicompile.errors import KernelError
-from minicompile.torch_compat import tensor_layout
+from minicompile.torch_compat import can_read_tensors
 
 try:
     from minicompile.runtime import _launch as _native
@@ -42,19 +41,9 @@ def load_kernel(path: Path, symbol: str, n_tensors: int, n_ints: int) -> Callabl
     function = getattr(library, symbol)
     if _native is None:
         return CtypesKernel(function, n_tensors, n_ints, symbol)
-    read_quickly(_native)
+    can_read_tensors(_native)  # else it asks `data_ptr()`
     address = ctypes.cast(function, ctypes.c_void_p).value or 0
     return _native.Kernel(address, n_tensors, n_ints, symbol, KernelError, library)
-
-
-@functools.cache
-def read_quickly(native: Any) -> bool:
-    """Tell an extension how tensors are read, if that is known; one that is not told calls `data_ptr()`."""
-    layout = tensor_layout()
-    if layout is None or not hasattr(native, "use_layout"):  # an extension that an earlier release left in its place
-        return False
-    native.use_layout(layout)
-    return True
 
 
 def as_int64(number: int | float) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .launch import read_quickly
+from ..torch_compat import can_read_tensors
 
 try:
     from minicompile.runtime import _launch_cuda as _native
@@ -53,7 +53,7 @@ def cuda_kernel(launch: Launch) -> Callable[..., None]:
     """A callable of the tensors. Raises OSError where there is no CUDA driver."""
     if _native is None:
         return CtypesKernel(launch)
-    read_quickly(_native)
+    can_read_tensors(_native)  # else it asks `data_ptr()`
     return _native.CudaKernel(
         launch.function, launch.grid, launch.threads, launch.shared, launch.tensors, launch.ints, launch.hidden,
         launch.device, launch.aligned, launch.name, launch.elsewhere, torch._C._cuda_getCurrentRawStream,

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from ..torch_compat import plain_keys, stable_function
-from .launch import read_quickly
+from ..torch_compat import can_read_tensors, plain_keys, stable_function
 
 try:
     from minicompile.runtime import _products as _native
@@ -43,7 +42,7 @@ def matrix_product(target: Any, device: str, views: tuple[View, ...]) -> Callabl
         return otherwise
     function = stable_function(f"aoti_torch_{device}_{target._schema.name.removeprefix('aten::')}_out", device)
     reinterpret, release = map(stable_function, ("aoti_torch__reinterpret_tensor", "aoti_torch_delete_tensor_object"))
-    if _native is None or not (function and reinterpret and release) or not read_quickly(_native):
+    if not (function and reinterpret and release and can_read_tensors(_native)):
         return otherwise
     return _native.Product(function, reinterpret, release, target in _ADDS, views, plain_keys(device), otherwise)
 

@@ -18,6 +18,7 @@ typedef int32_t (*get_int64)(void *tensor, int64_t *result);
 typedef int32_t (*get_int32)(void *tensor, int32_t *result);
 typedef int32_t (*get_int64s)(void *tensor, int64_t **result);
 typedef int64_t (*get_depth)(void);
+typedef size_t (*get_size)(int32_t dtype);
 
 static struct {
     int is_known;
@@ -30,6 +31,7 @@ static struct {
     get_int64s sizes, strides;
     int8_t (*requires_grad)(void *impl); /* a method of TensorImpl, which returns a bool */
     get_depth function_modes, dispatch_modes; /* how many are active in this thread */
+    get_size element_size;                    /* bytes, of a dtype */
     void *library;                       /* as dlopen() gave it: where local_keys is found for each thread */
     const char *local_keys;              /* the symbol of the thread's own included and excluded dispatch keys */
 } torch_layout;
@@ -67,13 +69,14 @@ address_of(PyObject *tensor, void **address)
 static PyObject *
 use_layout(PyObject *Py_UNUSED(module), PyObject *fields)
 {
-    unsigned long long functions[10], library;
+    unsigned long long functions[11], library;
     PyObject *tensor, *parameter;
     Py_ssize_t handle, keys;
     const char *local_keys;
-    if (!PyArg_ParseTuple(fields, "O!O!nn(KKKKKKKKKK)Ks", &PyType_Type, &tensor, &PyType_Type, &parameter, &handle, &keys,
+    if (!PyArg_ParseTuple(fields, "O!O!nn(KKKKKKKKKKK)Ks", &PyType_Type, &tensor, &PyType_Type, &parameter, &handle, &keys,
                           &functions[0], &functions[1], &functions[2], &functions[3], &functions[4], &functions[5],
-                          &functions[6], &functions[7], &functions[8], &functions[9], &library, &local_keys))
+                          &functions[6], &functions[7], &functions[8], &functions[9], &functions[10],
+                          &library, &local_keys))
         return NULL;
     if (!torch_layout.is_known) {
         torch_layout.tensor = (PyTypeObject *)Py_NewRef(tensor);
@@ -90,6 +93,7 @@ use_layout(PyObject *Py_UNUSED(module), PyObject *fields)
         torch_layout.requires_grad = (int8_t(*)(void *))(uintptr_t)functions[7];
         torch_layout.function_modes = (get_depth)(uintptr_t)functions[8];
         torch_layout.dispatch_modes = (get_depth)(uintptr_t)functions[9];
+        torch_layout.element_size = (get_size)(uintptr_t)functions[10];
         torch_layout.library = (void *)(uintptr_t)library;
         torch_layout.local_keys = local_keys;
         Py_INCREF(fields); /* for good: local_keys points into a string of theirs */

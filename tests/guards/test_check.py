@@ -28,7 +28,7 @@ SELF = LocalSource("self")
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_text(is_ours, monkeypatch):
     if not is_ours:
-        monkeypatch.setattr(tensor_check, "can_read_tensors", lambda: False)
+        monkeypatch.setattr(tensor_check, "can_read_tensors", lambda extension: False)
     x = torch.zeros(2, 3)
     is_dense = (
         "    if not (__type__(x) is __k1_Tensor and x.is_nested is False): return __MISS__"
@@ -38,7 +38,7 @@ def test_text(is_ours, monkeypatch):
     assert build_check(guards, ["x", "y"]).source == (
         "try:\n"
         "    if not (__type__(y) is __k0_int and y == 4): return __MISS__  # y == 4\n"
-        f"{'' if tensor_check.can_read_tensors() else is_dense}"
+        f"{'' if tensor_check.can_read_tensors(tensor_check._native) else is_dense}"
         "    if not (__tensors(x)): return __MISS__  # 1 tensors\n"
         "except Exception:\n"
         "    return __MISS__"

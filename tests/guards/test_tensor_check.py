@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from minicompile.guards import tensor_check as module
-from minicompile.guards.tensor_check import FirstTensors, can_read_tensors, tensor_check, torch_check
+from minicompile.guards.tensor_check import FirstTensors, tensor_check, torch_check
 from minicompile.guards.tensors import TensorGuard
-from minicompile.torch_compat import tensor_layout, tensor_numbers
+from minicompile.torch_compat import can_read_tensors, tensor_layout, tensor_numbers
 
 from .support import X, Y
 
@@ -139,7 +139,8 @@ def test_active_modes_count():
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Functions(TorchFunctionMode):
-        pass
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
 
     class Dispatched(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -207,7 +208,7 @@ def test_what_is_expected_must_make_sense(facts):
 @pytest.mark.parametrize("name", ["plain", "int64", "bfloat16", "meta", "parameter", "transposed", "scalar"])
 def test_python_and_c_mean_the_same_numbers(name):
     tensor = MAKERS[name]()
-    assert can_read_tensors()
+    assert can_read_tensors(module._native)
     facts = module._native.describe(tensor)
     assert facts[:2] == (type(tensor), torch._C._dispatch_keys(tensor).raw_repr())
     assert facts[2:5] == tensor_numbers(tensor.dtype, tensor.device)
@@ -222,7 +223,7 @@ def test_a_dtype_that_c_has_no_number_for_is_checked_by_torch():
 
 
 def test_where_tensors_cannot_be_read_torchs_check_is_used(monkeypatch):
-    monkeypatch.setattr(module, "can_read_tensors", lambda: False)
+    monkeypatch.setattr(module, "can_read_tensors", lambda extension: False)
     traced = torch.randn(4, 6)
     guard = TensorGuard.of(X, traced)
     check, stands_nested = tensor_check([guard])
@@ -237,10 +238,20 @@ def test_where_tensors_cannot_be_read_torchs_check_is_used(monkeypatch):
 def test_a_torch_that_lacks_a_symbol_is_not_read(monkeypatch, missing):
     from minicompile import torch_compat
 
-    monkeypatch.setattr(torch_compat, missing, ("no_such", "thing") if missing.endswith("S") and missing != "_LOCAL_KEYS" else "none")
+    is_one = isinstance(getattr(torch_compat, missing), str)
+    monkeypatch.setattr(torch_compat, missing, "no_such_thing" if is_one else ("no_such", "thing"))
     assert tensor_layout.__wrapped__() is None
     monkeypatch.undo()
     assert tensor_layout.__wrapped__() is not None
+
+
+def test_an_extension_of_an_earlier_release_is_not_told():
+    class Earlier:
+        @staticmethod
+        def use_layout(layout):
+            raise TypeError("takes exactly 8 values")
+
+    assert not any(map(can_read_tensors, (None, object(), Earlier)))
 
 
 def test_the_layout_is_found_under_any_mode():

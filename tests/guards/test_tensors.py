@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from minicompile.frontend.sources import AttrSource, ItemSource
-from minicompile.guards import GuardSet, build_check, tensor_check
+from minicompile.guards import GuardSet, build_check, tensor_check, tensors
 from minicompile.guards.kinds import SameObjectGuard, TypeGuard
 from minicompile.guards.tensors import (
     DisjointGuard,
@@ -27,7 +27,7 @@ from .support import Checked, X, Y, anything, assert_hit, assert_miss
 @pytest.fixture(autouse=True, params=["our check", "torch's check"])
 def door(request, monkeypatch):
     if request.param == "torch's check":
-        monkeypatch.setattr(tensor_check, "can_read_tensors", lambda: False)
+        monkeypatch.setattr(tensor_check, "can_read_tensors", lambda extension: False)
 
 
 class Sub(torch.Tensor):
@@ -109,8 +109,8 @@ def test_a_nested_tensor_is_a_miss_and_does_not_end_the_process():
     program = f"""
 import torch
 from minicompile.guards import tensor_check
-if {not tensor_check.can_read_tensors()}:
-    tensor_check.can_read_tensors = lambda: False
+if {not tensor_check.can_read_tensors(tensor_check._native)}:
+    tensor_check.can_read_tensors = lambda extension: False
 from minicompile.frontend.sources import LocalSource
 from minicompile.guards import GuardSet, build_check, tensor_check
 from minicompile.guards.tensors import TensorGuard
@@ -168,13 +168,48 @@ def test_disjoint():
     assert_miss(checked, (whole[:6], whole[5:]), "argument x and argument y share memory now")
 
 
-def test_many_tensors_are_disjoint():
+@pytest.mark.parametrize("is_native", [True, False])
+def test_many_tensors_are_disjoint(is_native, monkeypatch):
+    if not is_native:
+        monkeypatch.setattr(tensors, "_native", None)
+    elif tensors._native is None:
+        pytest.skip("the extension was not built: no C compiler")
+    assert tensors.can_read_tensors(tensors._native) is is_native
     parts = list(torch.randn(12).split(2))
     assert are_disjoint(parts, []) and are_disjoint(parts[:3], parts[3:])
     assert are_disjoint([], [parts[0], parts[0]]) and are_disjoint(parts[:1], [parts[1], parts[1]])
     whole = torch.randn(4, 6)
     assert not are_disjoint([whole[0]], [whole]) and not are_disjoint([whole], [whole[1], whole[3]])
     assert not are_disjoint([whole[:, 0], whole[:, 1]], [])
+
+
+class Where(torch.Tensor):
+    """A tensor that says where it lies."""
+
+    def data_ptr(self):
+        return 16
+
+
+KINDS = [
+    lambda whole: whole[2:5], lambda whole: whole[5:], lambda whole: whole[:0], lambda whole: whole[1::2],
+    lambda whole: whole[3:4].expand(9), lambda whole: torch.nn.Parameter(whole[6:8]),
+    lambda whole: whole.view(3, 4).t(), lambda whole: whole[4:8].view(torch.int16),
+    lambda whole: torch.tensor(1.0), lambda whole: torch.empty(3, device="meta"),
+    lambda whole: whole[:3].as_subclass(Where), lambda whole: whole[9:].as_subclass(Sub),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(tensors._native is None, reason="the extension was not built: no C compiler")
+def test_the_native_sweep_says_what_pythons_says():
+    whole = torch.randn(12)
+    for one in KINDS:
+        for other in KINDS:
+            groups = ((one(whole), other(whole)), ()), ((one(whole),), (other(whole),))
+            for written, read in groups:
+                assert are_disjoint(written, read) is tensors._are_disjoint(written, read)
+    assert tensors._native.are_disjoint((whole.to_sparse(),), ()) is None
+    with pytest.raises(TypeError):
+        tensors._native.are_disjoint([whole], ())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,6 @@
+"""What disjoint.c offers; see tensors.py."""
+
+from typing import Any
+
+def use_layout(layout: tuple[Any, ...]) -> None: ...
+def are_disjoint(written: tuple[Any, ...], read: tuple[Any, ...]) -> bool | None: ...
