@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 from collections import namedtuple
 from collections.abc import Sequence
@@ -108,6 +109,59 @@ def class_attributes_that_only_the_call_knows(x: Tensor) -> Any:
     holder = Holder()
     holder.items.append(2)
     return Holder.tensor, Holder.items, holder.table, Holder.pair, holder.pair[1] is Holder.pair[1]
+
+
+@PROGRAMS.program(X)
+def abstract_methods(x: Tensor) -> Any:
+    class Base(abc.ABC):
+        @abc.abstractmethod
+        def value(self) -> Any: ...
+
+        @property
+        @abc.abstractmethod
+        def factor(self) -> int: ...
+
+    class Half(Base):
+        def value(self) -> Any:
+            return x
+
+    class Whole(Half):
+        @property
+        def factor(self) -> int:
+            return 3
+
+    made = []
+    for cls in (Base, Half, Whole):
+        try:
+            made.append(cls().value() * 2)
+        except TypeError:
+            made.append(sorted(cls.__abstractmethods__))
+    return made, Whole().factor, isinstance(Whole(), Base), Base
+
+
+def test_an_abstract_class_that_goes_out_is_abstract() -> None:
+    made = minicompile.compile(PROGRAMS["abstract_methods"][0], backend="eager", fullgraph=True)(X)[-1]
+    assert made.__abstractmethods__ == {"value", "factor"}
+    with pytest.raises(TypeError, match="abstract"):
+        made()
+
+
+class Naming(type):
+    def __call__(cls, *args: Any) -> Any:
+        made = super().__call__(*args)
+        made.name = cls.__name__
+        return made
+
+
+class Named(metaclass=Naming):
+    def __init__(self, value: Any = 1) -> None:
+        self.value = value
+
+
+@PROGRAMS.program(X)
+def made_through_a_metaclass(x: Tensor) -> Any:
+    named = Named(x * 2)
+    return named.value, named.name, Named().value
 
 
 PROGRAMS.update(annotated_programs.PROGRAMS)

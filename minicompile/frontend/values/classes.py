@@ -159,8 +159,8 @@ class ClassValue(Value):
             return own.call(tr, args, kwargs)
         return self.make(tr, args, kwargs)
 
-    def make(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        """`type.__call__`."""
+    def make(self, tr: Tracer, args: Args, kwargs: Kwargs, *, asked: bool = False) -> Value:
+        """`type.__call__`. `asked`: by the `__call__` of a metaclass."""
         if is_namedtuple(self.cls) and not isinstance(self.cls.__dict__.get("__init__"), types.FunctionType):
             return _make_namedtuple(tr, self.cls, args, kwargs)
         if issubclass(self.cls, BaseException):
@@ -173,7 +173,7 @@ class ClassValue(Value):
             fail(TypeError(f"Can't instantiate abstract class {self.cls.__name__}"))
         if isinstance(self.cls.__new__, types.FunctionType):
             return _make_through_new(tr, self, args, kwargs)
-        if can_be_made(self.cls):
+        if can_be_made(self.cls) or (asked and native_base(self.cls) is None and can_be_made(self.cls, own_new=True)):
             return _make_object(tr, self, args, kwargs)
         return _fold_class(tr, self.cls, args, kwargs)
 

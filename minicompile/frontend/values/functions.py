@@ -160,7 +160,10 @@ class FunctionValue(Value):
             glue.fill(lambda: f"{name}.__annotations__ = __annotations_of__({glue.ref(annotations)})")
         glue.line(f"{name}.__qualname__ = {self.name!r}")
         for key, value in self.attributes.items():
-            glue.fill(lambda key=key, value=value: f"{name}.{key} = {glue.ref(value)}")  # type: ignore[misc]
+            if isinstance(value, ConstantValue):  # at once: what makes a class of it may look
+                glue.line(f"{name}.{key} = {glue.ref(value)}")
+            else:
+                glue.fill(lambda key=key, value=value: f"{name}.{key} = {glue.ref(value)}")  # type: ignore[misc]
         return name
 
 

@@ -194,6 +194,8 @@ def stand_in(tr: Tracer, value: Value) -> Any:
     if isinstance(value, AnnotationValue):
         return value.made
     if isinstance(value, FunctionValue) and value.fn is not None:
+        if "__isabstractmethod__" in value.attributes:
+            raise unsupported(f"A class with {value.describe()} in it, which the frame has made abstract.")
         return value.fn
     if isinstance(value, FunctionValue):
         return _known(tr, _function_like(value), value)
@@ -220,6 +222,8 @@ def _function_like(value: FunctionValue) -> types.FunctionType:
     cells = tuple(types.CellType() for _ in value.code.co_freevars)
     made = types.FunctionType(value.code, value.globals_dict, value.code.co_name, None, cells)
     made.__qualname__ = value.name
+    if "__isabstractmethod__" in value.attributes:
+        made.__dict__["__isabstractmethod__"] = True
     return made
 
 

@@ -9,7 +9,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource
-from .base import Lazy, Value, fail
+from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import CallableValue, has_rule, rule
 from .classes import ClassValue
 from .constant import ConstantValue
@@ -33,6 +33,8 @@ class SuperValue(Value):
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         start = self.owner.cls if isinstance(self.owner, ClassValue) else self.owner.python_type()
+        if isinstance(self.owner, ClassValue) and issubclass(type(start), self.cls):
+            return self._of_metaclass(tr, self.owner, name)
         if self.cls not in start.__mro__:
             fail(TypeError("super(type, obj): obj must be an instance or subtype of type"))
         behind = start.__mro__[start.__mro__.index(self.cls) + 1 :]
@@ -40,6 +42,20 @@ class SuperValue(Value):
             if name in base.__dict__:
                 return self._bind(tr, base, name, base.__dict__[name])
         fail(AttributeError(f"'super' object has no attribute '{name}'"))
+
+    def _of_metaclass(self, tr: Tracer, owner: ClassValue, name: str) -> Value:
+        """In a method of a metaclass, where the owner is an object of it."""
+        metaclass: type = type(owner.cls)
+        order = metaclass.__mro__
+        for base in order[order.index(self.cls) + 1 :]:
+            raw = base.__dict__.get(name)
+            if isinstance(raw, types.FunctionType):
+                return MethodValue(tr.wrap(raw, AttrSource(tr.anchor(base), name)), owner)
+            if raw is type.__call__:
+                return _MakeValue(owner)
+            if raw is not None:
+                break
+        raise self.cannot(f"reading {name!r}")
 
     def _bind(self, tr: Tracer, base: type, name: str, raw: Any) -> Value:
         source = AttrSource(tr.anchor(base), name)
@@ -61,6 +77,19 @@ class SuperValue(Value):
 
     def build(self, glue: Glue) -> str:
         return f"{glue.keep(super)}({glue.keep(self.cls)}, {glue.ref(self.owner)})"
+
+
+class _MakeValue(Value):
+    """`type.__call__`, bound to a class."""
+
+    def __init__(self, owner: ClassValue) -> None:
+        self.owner = owner
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.owner.make(tr, args, kwargs, asked=True)
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(type.__call__)}.__get__({glue.ref(self.owner)})"
 
 
 def _nothing() -> None:
