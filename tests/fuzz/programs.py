@@ -48,7 +48,7 @@ special functions near their poles are as far from eager's as a last bit can car
 
 KINDS = ("pointwise",) * 5 + ("view",) * 4 + (
     "mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window",
-    "write",
+    "write", "mask",
 )
 """What a step may be: methods of `Writer`."""
 
@@ -279,7 +279,7 @@ class Writer:
 
     def write(self) -> None:
         """By index: some places twice, so that the order of the writes counts."""
-        how = self.choices.pick(("scatter", "scatter_add", "index_copy", "index_add", "index_fill"))
+        how = self.choices.pick(("scatter", "scatter_add", "index_copy", "index_add", "index_fill", "put"))
         x = self.any_value(exact="add" in how, rank=1)
         if x is None or x.tensor.numel() == 0:
             return
@@ -294,7 +294,16 @@ class Writer:
         elif "scatter" in how:
             self.call(getattr(torch, how), x, dim, index, x)
         else:
-            self.call(_add_rows if how == "index_add" else _copy_rows, x, dim, index, count)
+            function = {"index_add": _add_rows, "index_copy": _copy_rows, "put": _put_rows}[how]
+            self.call(function, x, dim, index, count)
+
+    def mask(self) -> None:
+        """An assignment by a mask of the leading dimensions."""
+        x = self.any_value(exact=False, rank=1)
+        masks = [v for v in self.values if x and v.tensor.dtype is torch.bool and 0 < v.tensor.dim() <= x.tensor.dim()]
+        masks = [v for v in masks if x and x.tensor.shape[: v.tensor.dim()] == v.tensor.shape]
+        if x is not None and masks:
+            self.call(_put_where, x, self.choices.pick(masks), self.choices.pick(scalars_of(x.tensor.dtype)))
 
     def window(self) -> None:
         x = self.any_value(exact=False, rank=1)
@@ -367,6 +376,18 @@ def _copy_rows(x: torch.Tensor, dim: int, index: torch.Tensor, count: int) -> to
 
 def _add_rows(x: torch.Tensor, dim: int, index: torch.Tensor, count: int) -> torch.Tensor:
     return x.index_add(dim, index, x.narrow(dim, 0, count))
+
+
+def _put_rows(x: torch.Tensor, dim: int, index: torch.Tensor, count: int) -> torch.Tensor:
+    result = x.clone()
+    result[(slice(None),) * dim + (index,)] = x.narrow(dim, 0, count)
+    return result
+
+
+def _put_where(x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
+    result = x.clone()
+    result[mask] = value
+    return result
 
 
 def _scatter(x: torch.Tensor, start: int, step: int, value: Any) -> torch.Tensor:
