@@ -16,7 +16,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.types import TensorType, contiguous_strides, is_dense
-from .emit import KERNEL_DTYPES
+from .emit import KERNEL_DTYPES, same_shape
 from .errors import LoweringError
 
 if TYPE_CHECKING:
@@ -57,13 +57,35 @@ def _correct(c: Converter, call: Call, types: list[TensorType | None]) -> None:
 
 
 def _emit_view(c: Converter, call: Call, types: list[TensorType | None]) -> list[Node | None]:
-    """The view's values by the form that copies, then in the view's strides where kernels can copy to them."""
+    """The view's values by the form that copies, then in the view's strides."""
     packed = [t and t.like(strides=contiguous_strides(t.shape)) for t in types]
     nodes = _emit(c, call, copying_form(call.func), packed)
     return [
-        c.copy(node, type) if node and type and type.dtype in KERNEL_DTYPES and not may_overlap(type) else node
+        _laid_out(c, node, type) if node and type and not _view_may_overlap(call, type) else node
         for node, type in zip(nodes, types, strict=True)
     ]
+
+
+def _laid_out(c: Converter, node: Node, type: TensorType) -> Node:
+    """The node in other strides, by a kernel if there is one for the dtype."""
+    if type.dtype in KERNEL_DTYPES:
+        return c.copy(node, type)
+    if same_shape(node.tensor.strides, type.strides):
+        return node
+    attrs: dict[str, Any] = {"target": torch.ops.prims.copy_strided.default, "kwargs": {}, "keywords": ()}
+    return c.builder.add("extern", (node, type.strides), type, **attrs)
+
+
+_MAKE_OVERLAP = frozenset({"aten::as_strided", "aten::expand", "aten::unfold"})
+
+
+def _view_may_overlap(call: Call, type: TensorType) -> bool:
+    """A view takes over from its argument that no two elements share an address, but for a few operators."""
+    from .convert import type_of
+
+    if call.func._schema.name in _MAKE_OVERLAP or may_overlap(type_of(call.args[0])):
+        return may_overlap(type)
+    return False
 
 
 def may_overlap(type: TensorType) -> bool:
