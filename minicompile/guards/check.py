@@ -34,6 +34,7 @@ from .kinds import Guard, Held, SameObjectGuard
 from .state import GlobalStateGuard
 from .tensor_check import tensor_check
 from .tensors import TENSOR_RANK, TensorGuard
+from .walk import SKIPPED, Step, path_to, walked
 
 
 class _Miss:
@@ -120,6 +121,7 @@ class _Writer:
         self.namespace: dict[str, Any] = {**HELPERS, "__MISS__": MISS}
         self.names: dict[int, str] = {}
         self.lines: list[str] = []
+        self.steps: dict[int, Step] = {}  # number of a line → what it means, where a walk could do it
         self.ordered: list[Guard] = []
         self.available: dict[Source, str] = {}
         self.watched: list[Held] = []
@@ -177,6 +179,7 @@ class _Writer:
         for source in self.reads:
             self._require(source)
             self._bind(source)
+        self.lines = walked(self.lines, self.steps, self.namespace)
         lines = self._function_dicts() + self._guarded()
         return Check(lines, self.namespace, self.ordered, self.available, self.watched)
 
@@ -198,7 +201,15 @@ class _Writer:
         else:
             condition = guard.condition(self)
         self._line(condition, str(guard))
+        self._note_comparison(guard)
         self.ordered.append(guard)
+
+    def _note_comparison(self, guard: Guard) -> None:
+        """The line just written may be part of a walk."""
+        found = guard.comparison()
+        path = path_to(found[0], self.available) if found is not None else None
+        if found is not None and path is not None:
+            self.steps[len(self.lines) - 1] = Step(*path, comparison=found[1:])
 
     def _require(self, source: Source) -> None:
         for ancestor in reversed(list(source.ancestors())):
@@ -258,18 +269,21 @@ class _Writer:
         if not text.isidentifier():
             name = f"{self.prefix}{self.bound}"
             self.bound += 1
+            path = path_to(source, self.available)
+            if path is not None:
+                self.steps[len(self.lines)] = Step(*path, target=name)
             self.lines.append(f"{name} = {text}")
             text = name
         self.available[source] = text
 
     def _bind_sizes(self, tensor: Source) -> bool:
-        """All sizes of a tensor that are read, in one go: `__g0, _ = x.shape` costs less than `x.size(0)`."""
+        """All sizes of a tensor that are read, in one go: `__g0, __skipped = x.shape` costs less than `x.size(0)`."""
         rank = self.ranks.get(tensor)
         if rank is None:
             return False
         names = []
         for size in (SizeSource(tensor, dim) for dim in range(rank)):
-            names.append(f"{self.prefix}{self.bound}" if self.uses[size] else "_")
+            names.append(f"{self.prefix}{self.bound}" if self.uses[size] else SKIPPED)
             if self.uses[size]:
                 self.bound += 1
                 self.available[size] = names[-1]

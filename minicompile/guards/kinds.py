@@ -62,6 +62,10 @@ class Guard:
     def condition(self, scope: Scope) -> str:
         raise NotImplementedError
 
+    def comparison(self) -> tuple[Source, str, Any] | None:
+        """The condition as a comparison of one source's value in the sense of walk.c, where it is one."""
+        return None
+
     def explain(self, frame: Frame) -> str | None:
         """Why the fact does not hold; None if it does. Never raises on account of the user's objects."""
         try:
@@ -219,6 +223,12 @@ class TypeGuard(Guard):
         # A class is never None, so a dead reference cannot be a hit here.
         return text + (f"{scope.watch(self.held)}()" if self.held.weak else scope.keep(self.held()))
 
+    def comparison(self) -> tuple[Source, str, Any] | None:
+        if not self.held.weak:
+            return self.source, "type", self.held()
+        held = self.held()
+        return None if held is None else (self.source, "weak type", weakref.ref(held))
+
     def miss(self, frame: Frame) -> str | None:
         value = frame.value(self.source)
         if type(value) is self.held():
@@ -254,6 +264,11 @@ class ConstantGuard(Guard):
         if type(value) in (int, str, bytes) or (type(value) is float and value != 0.0 and math.isfinite(value)):
             return f"__type__({read}) is {scope.keep(type(value))} and {read} == {value!r}"
         return f"{scope.keep(constant_key)}({read}) == {scope.keep(self.key)}"
+
+    def comparison(self) -> tuple[Source, str, Any] | None:
+        if is_singleton(self.constant):
+            return self.source, "is", self.constant
+        return (self.source, "equal", self.constant) if type(self.constant) in (int, str, bytes) else None
 
     def miss(self, frame: Frame) -> str | None:
         value = frame.value(self.source)
@@ -399,6 +414,9 @@ class InstanceAttrAbsentGuard(Guard):
 
     def condition(self, scope: Scope) -> str:
         return f"{self.attr!r} not in {scope.read(AttributesSource(self.source))}"
+
+    def comparison(self) -> tuple[Source, str, Any] | None:
+        return AttributesSource(self.source), "absent", self.attr
 
     def miss(self, frame: Frame) -> str | None:
         if self.attr not in frame.value(self.source).__dict__:
