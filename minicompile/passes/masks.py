@@ -31,6 +31,8 @@ _CPU = torch.device("cpu")
 
 
 def run(graph: Graph) -> Graph:
+    if not any(map(_bias_name, graph.nodes)):
+        return graph
     constants = _Constants(graph)
 
     def rule(node: Node, args: tuple[Any, ...]) -> Node:
