@@ -119,15 +119,19 @@ class _Fusion:
     def _inlined(self) -> set[Node]:
         """Nodes that every reader computes again."""
         found: set[Node] = set()
+        of_indices: set[Node] = set()  # made without reading memory: any number of readers may do so
         for node in self.graph.nodes:
             if not is_pointwise(node.op) or node in self.rooted or cost(node) > CHEAP:
                 continue
             reads = [self.views.base(arg) for arg in node.operands()]
-            if any(is_compute(base) and base not in found for base in reads):
+            if any(is_compute(base) and base not in found for base in reads) or self._read_through_slice(node):
+                continue
+            if all(base.op in CREATION or base in of_indices for base in reads):
+                of_indices.add(node)
+            elif len(self.users[node]) > 8:
                 continue
             if sum(_bytes(base) for base in reads if not is_compute(base)) <= _bytes(node):
-                if not self._read_through_slice(node) and len(self.users[node]) <= 8:
-                    found.add(node)
+                found.add(node)
         return found
 
     def _read_through_slice(self, node: Node) -> bool:

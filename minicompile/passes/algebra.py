@@ -141,6 +141,16 @@ def _where_known(node: Node) -> Node | None:
     return None if known is None else _as(node, x if known else y)
 
 
+def _where_again(node: Node) -> Node | None:
+    """`where(c, where(c, x, y), z)` is `where(c, x, z)`, and `where(c, x, where(c, y, z))` too."""
+    condition, x, y = node.args
+    chosen = x.args[1] if isinstance(x, Node) and x.op == "where" and x.args[0] is condition else x
+    other = y.args[2] if isinstance(y, Node) and y.op == "where" and y.args[0] is condition else y
+    if (chosen is x and other is y) or not any(isinstance(arg, Node) for arg in (chosen, other)):
+        return None
+    return replace(node, args=(condition, chosen, other))
+
+
 def _where_not(node: Node) -> Node | None:
     """`where(not c, x, y)` is `where(c, y, x)`."""
     condition, x, y = node.args
@@ -233,7 +243,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "trunc": (_idempotent,),
     "round": (_idempotent,),
     "sign": (_idempotent,),
-    "where": (_where_same, _where_known, _where_not, _where_bools),
+    "where": (_where_same, _where_known, _where_again, _where_not, _where_bools),
     "cast": (_cast_of_cast,),
     "reshape": (_same_view, _view_of_view),
     "expand": (_same_view, _view_of_view),

@@ -118,3 +118,17 @@ def test_the_negated_half_of_a_rotary_embedding_is_never_stored(function: Any, d
         tolerance = 1e-5 if dtype is torch.float32 else 3e-2
         torch.testing.assert_close(call(h, w, v, cos, sin), function(h, w, v, cos, sin), atol=tolerance, rtol=tolerance)
     assert len(call.entries[0].graphs[0].compiled.kernels) == 1
+
+
+def test_a_mask_of_indices_is_never_stored_however_many_read_it() -> None:
+    def layers(h: Tensor, w: Tensor) -> Tensor:
+        for _ in range(8):
+            q = (h @ w).view(2, 8, 4, 16)
+            h = (q + rotated(q)).reshape(2, 8, 64)
+        return h
+
+    call = minicompile.compile(layers, fullgraph=True)
+    h, w = torch.randn(2, 8, 64), torch.randn(64, 64) / 12
+    with torch.no_grad():
+        torch.testing.assert_close(call(h, w), layers(h, w), rtol=1e-4, atol=1e-4)
+    assert len(call.entries[0].graphs[0].compiled.kernels) == 8

@@ -58,6 +58,14 @@ def test_identities(name):
     assert after("algebra", IDENTITIES[name]) == "return (x.clone(),)"
 
 
+def test_a_choice_made_before_is_not_made_again():
+    def write(g, x, y):
+        c = g.lt(x, y)
+        return g.where(c, g.where(c, g.neg(x), 0.0), g.where(c, 1.0, g.exp(y)))
+
+    assert after("algebra", write) == "where_1 = ops.where(x < y, -x, ops.exp(y))\nreturn (where_1,)"
+
+
 @pytest.mark.parametrize("bools,becomes", [((True, False), "x < y"), ((False, True), "ops.where(x < y, False, True)")])
 def test_where_of_bools(bools, becomes):
     type = tensor_type(4, 6, dtype=BOOL)
