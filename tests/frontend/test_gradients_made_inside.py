@@ -129,3 +129,12 @@ def test_one_graph(name: str, backend: str) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_backward_reads_may_have_changed(name: str) -> None:
     _check(BROKEN[name], backend="eager")
+
+
+@pytest.mark.parametrize("fn", [torch.masked.var, torch.masked.std])
+def test_masked_variance(fn: Any) -> None:
+    """Of floats it is a graph; of integers the last bit is eager's, because eager computes it."""
+    compiled = minicompile.compile(lambda x: fn(x, 1))
+    x = torch.randint(-9, 9, (30, 7))
+    assert torch.equal(compiled(x), fn(x, 1)) and not compiled.entries[0].graphs
+    torch.testing.assert_close(minicompile.compile(lambda x: fn(x, 1), fullgraph=True)(x + 0.5), fn(x + 0.5, 1))

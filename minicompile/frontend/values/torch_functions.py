@@ -309,3 +309,18 @@ def _manual_seed(tr: Tracer, seed: Value) -> Value:
 
 traced_as(torch._C._group_tensors_by_device_and_dtype, torch_polyfills.group_tensors_by_device_and_dtype)
 traced_as(stateless._untie_named_tensors_map, torch_polyfills.untie_named_tensors_map)
+
+_masked_variance = types.FunctionType(torch.masked._ops._std_var.__code__, torch.masked._ops._std_var.__globals__)
+
+
+@rule(torch.masked._ops._std_var)
+def _std_var(tr: Tracer, input: Value, *args: Value, **kwargs: Value) -> Value:
+    """torch.masked.var and std, as they are written; but of integers, whose results users compare exactly, the last bit
+    depends on the order in which eager adds float32 squares."""
+    from .tensor import TensorValue
+
+    tensor = input.realize(tr)
+    if isinstance(tensor, TensorValue) and not tensor.fake.dtype.is_floating_point | tensor.fake.dtype.is_complex:
+        raise unsupported_call("torch.masked.var() or std()", "of integers gives eager's last bit only in eager",
+                               "Convert the tensor to a floating-point type first.")  # fmt: skip
+    return tr.constant(_masked_variance).call(tr, [input, *args], kwargs)
