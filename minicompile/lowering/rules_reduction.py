@@ -144,9 +144,10 @@ def _variance(c: Any, x: Node, dim: Any, correction: Any, keepdim: bool) -> tupl
 
 
 def _welford_dtype(x: Node) -> Any:
-    """In which eager accumulates (std_var_kernel): on a CPU the squares of large float32 numbers stay finite."""
-    on_cpu = x.tensor.device.type == "cpu"
-    return torch.float64 if x.tensor.dtype is torch.float32 and on_cpu else opmath(x.tensor.dtype)
+    """In which eager accumulates (std_var_kernel): on a CPU the squares of large numbers stay finite. (Those of float16
+    are finite in float32.)"""
+    is_large = x.tensor.dtype in (torch.float32, torch.bfloat16) and x.tensor.device.type == "cpu"
+    return torch.float64 if is_large else opmath(x.tensor.dtype)
 
 
 @rule("var.correction")
