@@ -42,6 +42,9 @@ EXACT = frozenset(
 
 DIVISIONS = ("floor_divide", "trunc_divide", "remainder", "fmod")
 
+OVER_FMOD = ("fmod", "remainder", "floor_divide")
+"""In eager, or (floor_divide of half types) in the reference interpreter, which runs eager's operators."""
+
 LEFT_OUT = {"where", "philox", *(row.name for row in SPECIAL if row.name != "nextafter")}
 """`where` has a step of its own; `philox` is no function of torch's;
 special functions near their poles are as far from eager's as a last bit can carry."""
@@ -182,8 +185,8 @@ class Writer:
         kind = dtype_kind(x.tensor.dtype)
         row = self.choices.pick([r for r in POINTWISE.values() if kind in r.kinds and r.name not in LEFT_OUT])
         args = [x, *(self.operand(x) for _ in range(row.arity - 1))]
-        if row.name in ("remainder", "fmod") and any(isinstance(a, Value) and has_subnormals(a.tensor) for a in args):
-            return  # eager's vectorised loops give NaN where its scalar ones are right
+        if row.name in OVER_FMOD and any(isinstance(a, Value) and has_subnormals(a.tensor) for a in args):
+            return  # eager's vectorised loops of fmod give NaN where its scalar ones are right
         if row.name == "copysign" and any(isinstance(a, Value) and bool(a.tensor.isnan().any()) for a in args):
             return  # the sign of NaN is nobody's business
         minus_one = any(isinstance(a, Value) and bool((a.tensor == -1).any()) for a in args)
