@@ -4,7 +4,7 @@ In: one run (at most `RUN` elements of a row) of a row kernel's loop, with its a
 
 A loop `run += x[i]` makes the compiler keep one vector of partial sums: each addition waits for the last, and at the
 run's end the vector is summed across, which the processor cannot overlap with much. Here the run is walked in steps
-of `LANES` elements, and lane l of an array takes every element i with i % LANES == l; gcc keeps the array in
+of `BYTES`, 64 floats, and lane l of an array takes every 64th element from number l on; gcc keeps the array in
 registers. Measured on rows of 4096 floats: 1.5 times as fast in cache, 1.3 beyond it. It is more exact as well: a
 lane takes 8 elements of a run, and lanes are summed in the total's type."""
 

@@ -269,9 +269,9 @@ class RowPrinter:
         return BLOCK if not rounds or self._calls_blocks(self.inner[-1], k, loop) else RUN
 
     def _has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
-        plain = axis is not None and not self._calls_blocks(axis, k, loop)
-        plain = plain and not any(self._is_scanned(value, k) or has_fast_form(value) for value in loop)
-        return axis is not None and plain and cpp_lanes.pay(axis, loop)
+        """Whether the loop keeps an accumulator for each lane (cpp_lanes.py); one of a form of its own does not."""
+        special = any(self._is_scanned(value, k) or has_fast_form(value) for value in loop)
+        return axis is not None and not special and not self._calls_blocks(axis, k, loop) and cpp_lanes.pay(axis, loop)
 
     def _calls_blocks(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         return self.calls_blocks and pays(axis, self._computed(k, loop))

@@ -50,18 +50,6 @@ local_keys(void)
     return own_local_keys;
 }
 
-static void *
-implementation(PyObject *tensor)
-{
-    return *(void **)tensor_handle(tensor);
-}
-
-static uint64_t
-keys_of(void *impl)
-{
-    return *(uint64_t *)((char *)impl + torch_layout.keys);
-}
-
 static int
 same_numbers(const int64_t *expected, const int64_t *found, int64_t count)
 {

@@ -43,13 +43,8 @@ typedef struct {
 static int
 is_plain(const Product *self, PyObject *tensor)
 {
-    if (Py_TYPE(tensor) != torch_layout.tensor && Py_TYPE(tensor) != torch_layout.parameter)
-        return 0;
-    char *impl = *(char **)tensor_handle(tensor);
-    if (impl == NULL)
-        return 0;
-    uint64_t keys = *(uint64_t *)(impl + torch_layout.keys);
-    return keys == self->keys[0] || keys == self->keys[1];
+    void *impl = is_of_plain_class(tensor) ? implementation(tensor) : NULL;
+    return impl != NULL && (keys_of(impl) == self->keys[0] || keys_of(impl) == self->keys[1]);
 }
 
 static int32_t

@@ -44,6 +44,26 @@ tensor_handle(PyObject *tensor)
     return (char *)tensor + torch_layout.handle;
 }
 
+/* The tensor's TensorImpl; NULL in a tensor object that has none. */
+static inline void *
+implementation(PyObject *tensor)
+{
+    return *(void **)tensor_handle(tensor);
+}
+
+static inline uint64_t
+keys_of(void *impl)
+{
+    return *(uint64_t *)((char *)impl + torch_layout.keys);
+}
+
+/* Whether the tensor's methods are known to be torch's own. */
+static inline int
+is_of_plain_class(PyObject *tensor)
+{
+    return Py_TYPE(tensor) == torch_layout.tensor || Py_TYPE(tensor) == torch_layout.parameter;
+}
+
 static inline int
 address_by_method(PyObject *tensor, void **address)
 {
@@ -59,8 +79,7 @@ address_by_method(PyObject *tensor, void **address)
 static inline int
 address_of(PyObject *tensor, void **address)
 {
-    int is_plain = Py_TYPE(tensor) == torch_layout.tensor || Py_TYPE(tensor) == torch_layout.parameter;
-    if (torch_layout.is_known && is_plain && torch_layout.data_ptr(tensor_handle(tensor), address) == 0)
+    if (torch_layout.is_known && is_of_plain_class(tensor) && torch_layout.data_ptr(tensor_handle(tensor), address) == 0)
         return 0;
     return address_by_method(tensor, address);
 }
