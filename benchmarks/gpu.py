@@ -3,9 +3,9 @@
     python -m benchmarks.gpu [--only REGEX] [--models] [--no-inductor] [--rounds N] [--out FILE]
 
 A kernel row's time is the GPU's own, between two events, with the L2 cache flushed before each call; candidates take
-turns. *bytes* is what must be read and written at least; *of copy* is the time of a copy (for reductions: of a read) of
-as many bytes in the same run, over ours. Host time is what the calling thread spends on a call. A first call is made
-with empty caches.
+turns. A model's turn starts on an idle GPU and is four calls back to back, divided by four. *bytes* is what must be
+read and written at least; *of copy* is the time of a copy (for reductions: of a read) of as many bytes in the same run,
+over ours. Host time is what the calling thread spends on a call. A first call is made with empty caches.
 """
 
 from __future__ import annotations

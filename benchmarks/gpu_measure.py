@@ -63,7 +63,7 @@ def measure(row: GpuRow, inductor: bool, rounds: int) -> GpuResult:
             _bound(row, result, fn, args)
         for call in calls.values():
             _settle(call)
-        result.times = device_seconds(calls, rounds, flush=row.kind == "kernel")
+        result.times = _seconds(row, calls, rounds)
         result.host = {name: host_seconds(call, 20 if row.kind == "model" else 200) for name, call in calls.items()}
     _count(result, compilers)
     minicompile.reset()
@@ -72,6 +72,12 @@ def measure(row: GpuRow, inductor: bool, rounds: int) -> GpuResult:
     gc.collect()
     torch.cuda.empty_cache()
     return result
+
+
+def _seconds(row: GpuRow, calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    if row.kind == "model":
+        return throughput_seconds(calls, rounds)
+    return device_seconds(calls, rounds, flush=row.kind == "kernel")
 
 
 def _settle(call: Call) -> None:
@@ -144,19 +150,46 @@ def _flusher() -> torch.Tensor:
 
 
 def device_seconds(calls: dict[str, Call], rounds: int, flush: bool) -> dict[str, float]:
-    """Median seconds on the device, candidates taking turns."""
+    """Median seconds on the device, candidates taking turns, one call each.
+
+    With `flush`, the L2 cache is emptied first; that also gives the host a start, so its time does not show.
+    """
     events: dict[str, list[tuple[Any, Any]]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             if flush:
-                _flusher().zero_()  # also gives the host a start: its time must not show
-            start.record()
-            call()
-            end.record()
-            events[name].append((start, end))
+                _flusher().zero_()
+            events[name].append(_between_events(call))
         torch.cuda.synchronize()
+    return _medians(events)
+
+
+def throughput_seconds(calls: dict[str, Call], rounds: int, number: int = 4) -> dict[str, float]:
+    """Median seconds of a call among `number` back to back, candidates taking turns, each on an idle device.
+
+    Without the wait between turns, a candidate's host time would hide behind the kernels that the one before it
+    has queued, or show where that one has queued none.
+    """
+    events: dict[str, list[tuple[Any, Any]]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            events[name].append(_between_events(call, number))
+    torch.cuda.synchronize()
+    return {name: seconds / number for name, seconds in _medians(events).items()}
+
+
+def _medians(events: dict[str, list[tuple[Any, Any]]]) -> dict[str, float]:
     return {name: statistics.median(s.elapsed_time(e) for s, e in pairs) / 1e3 for name, pairs in events.items()}
+
+
+def _between_events(call: Call, number: int = 1) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(number):
+        call()
+    end.record()
+    return start, end
 
 
 def host_seconds(call: Call, number: int) -> float:
