@@ -10,7 +10,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -46,12 +46,12 @@ def measure(row: GpuRow, inductor: bool, rounds: int) -> GpuResult:
     torch.manual_seed(0)
     fn, args = row.make()
     result = GpuResult(row.name, row.kind, 0)
-    compilers: dict[str, Callable[..., Any]] = {OURS: minicompile.compile}
+    compilers: dict[str, Callable[..., Any]] = {OURS: partial(minicompile.compile, mode=row.mode)}
     if inductor:
-        compilers[INDUCTOR] = torch.compile
+        compilers[INDUCTOR] = partial(torch.compile, mode=row.mode)
     if row.graphs:
         for name, compiler in list(compilers.items()):
-            compilers[GRAPHED[name]] = lambda f, compiler=compiler: compiler(f, mode="reduce-overhead")
+            compilers[GRAPHED[name]] = partial(compiler, mode="reduce-overhead")
     with torch.set_grad_enabled(row.train):
         calls: dict[str, Call] = {EAGER: row.bind(fn, args)}
         for name, compiler in compilers.items():

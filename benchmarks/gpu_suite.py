@@ -29,6 +29,7 @@ class GpuRow:
         skip_bytes: indices of tensor arguments that are not read in full.
         graphs: whether mode="reduce-overhead" is measured too.
         train: whether a call is a forward and a backward.
+        mode: what both compilers are asked for.
     """
 
     name: str
@@ -38,6 +39,7 @@ class GpuRow:
     skip_bytes: tuple[int, ...] = ()
     graphs: bool = False
     train: bool = False
+    mode: str | None = None
 
     def bind(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
         """One call."""
@@ -81,6 +83,24 @@ def _rotary() -> Made:
     return suite.rotary, (torch.randn(16, 16, 2048, 64, device="cuda"), angles.cos().cuda(), angles.sin().cuda())
 
 
+def _linear_gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, w, b))
+
+
+def _gated(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    """A Llama's feed-forward part."""
+    return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+
+
+def _linear_residual(x: Tensor, w: Tensor, b: Tensor, rest: Tensor) -> Tensor:
+    return rest + F.linear(x, w, b)
+
+
+def _tuned(name: str, fn: Callable[..., Any], *shapes: tuple[int, ...]) -> GpuRow:
+    """A row of matrix products in bf16, with templates against cuBLAS; four calls back to back, as a model's."""
+    return _row(f"{name}, tuned", fn, *shapes, dtype=torch.bfloat16, kind="model", mode="max-autotune-no-cudagraphs")
+
+
 def _small(x: Tensor) -> Tensor:
     return torch.relu(x + 1)
 
@@ -116,6 +136,11 @@ SUITE = (
     _on_gpu("embedding+add+layer_norm"),
     _on_gpu("cat of 8, relu"),
     _on_gpu("adam 20 tensors"),
+    _tuned("linear+gelu 4096·768·3072", _linear_gelu, (4096, 768), (3072, 768), (3072,)),
+    _tuned("linear+residual 4096·3072·768", _linear_residual, (4096, 3072), (768, 3072), (768,), (4096, 768)),
+    _tuned("gated 4096·768·2048", _gated, (4096, 768), (2048, 768), (2048, 768), (768, 2048)),
+    _tuned("product 8192·8192·8192", lambda x, y: x @ y, (8192, 8192), (8192, 8192)),
+    _tuned("linear+gelu of 16 rows", _linear_gelu, (16, 4096), (11008, 4096), (11008,)),
     _row("relu(x+1), 8 floats", _small, (8,), kind="call", graphs=True),
     _row("chain of kernels", _chain, (64, 64), kind="call", graphs=True),
 )

@@ -72,6 +72,15 @@ def torch_release() -> str:
     return "".join(c if c.isalnum() else "_" for c in str(torch.__version__))
 
 
+def allows_tf32() -> bool:
+    """Whether products of float32 may be computed with tf32's ten bits. torch has two interfaces for it, and refuses to
+    tell once both have been used: then they may not."""
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:
+        return False
+
+
 def elementwise_strides(*tensors: torch.Tensor) -> tuple[Any, ...]:
     """The strides that TensorIterator gives the result of an elementwise operator over tensors of one shape."""
     from torch._prims_common import compute_elementwise_output_strides

@@ -18,6 +18,7 @@ from .compiled import FusionDecision
 from .fusion import FusionPlan, Unit, in_order
 from .kernel_ir import Affine, Batch, Buffer, Kernel
 from .lower_kernel import Lowered
+from .matmul_kernel import Product
 
 LARGE = 1 << 18
 """Bytes of results from which a kernel stays beside those that read them."""
@@ -54,7 +55,7 @@ def batch(plan: FusionPlan, lowered: dict[Unit, Lowered], at_most: int) -> Batch
         names = ", ".join(lowered[u].kernel.name for u in rest[:3]) + (" …" if len(rest) > 3 else "")
         reason = f"one call for {len(group)} kernels that are alike"
         result.decisions.append(FusionDecision(lowered[first].kernel.name, names, True, reason))
-        before = _merged(before, group, unit)
+        before = merged_before(before, group, unit)
     if groups:
         result.units = in_order(before)
         result.lowered = {unit: result.lowered[unit] for unit in result.units if unit in result.lowered}
@@ -82,7 +83,7 @@ def _alike(
 def _may_join(unit: Unit, kernel: Kernel, is_read: bool) -> bool:
     sizes = [node.tensor.numel for node in unit.stored]
     is_static = all(isinstance(size, int) for size in (*sizes, *(axis.size for axis in kernel.axes)))
-    if kernel.may_fail or not is_static or not all(sizes):
+    if kernel.may_fail or isinstance(kernel, Product) or not is_static or not all(sizes):
         return False
     return not is_read or sum(node.tensor.numel * node.tensor.dtype.itemsize for node in unit.stored) <= LARGE
 
@@ -174,12 +175,13 @@ def _text_of(kernels: Sequence[Kernel]) -> Kernel:
 # --- the order ------------------------------------------------------------------------------------------------------
 
 
-def _merged(before: Mapping[Unit, set[Unit]], group: list[Unit], unit: Unit) -> dict[Unit, set[Unit]]:
+def merged_before(before: Mapping[Unit, set[Unit]], group: Sequence[Unit], unit: Unit) -> dict[Unit, set[Unit]]:
+    """What each unit waits for, once a unit stands for a group."""
     inside = set(group)
     result = {
         other: ({unit} | (sources - inside) if sources & inside else sources)
         for other, sources in before.items()
         if other not in inside
     }
-    result[unit] = set().union(*(before[member] for member in group))
+    result[unit] = set().union(*(before[member] for member in group)) - inside
     return result

@@ -24,7 +24,9 @@ from ..ir.types import Dim, TensorType
 from .batches import batch
 from .compiled import CompiledGraph, KernelInfo
 from .fusion import Unit, fuse
+from .kernel_ir import Kernel
 from .lower_kernel import Lowered, lower_kernel
+from .matmul_kernel import Product
 from .padded_products import pad_products
 from .prepare import Views, prepare
 from .split_reductions import split_reductions
@@ -53,6 +55,7 @@ def compile_ir(
     """
     backend = choose_backend(graph, backend)
     seconds: dict[str, float] = {}
+    tune = bool((options or {}).get("tune"))
     with _timed(seconds, "fusion"):
         prepared = prepare(pad_products(split_reductions(graph)) if backend == "triton" else graph)
         views = Views()
@@ -61,9 +64,13 @@ def compile_ir(
         exact = bool({"exact_rounding": config.exact_rounding or config.exact, **(options or {})}["exact_rounding"])
         lowered = lower_units(plan.units, prepared, exact)
         _mark_in_place(lowered, prepared, views)
+        if tune and backend == "triton" and not exact:
+            from .matmul_choice import choose_products
+
+            plan, lowered = choose_products(plan, lowered, prepared, views, _device(graph))
         batched = batch(plan, lowered, AT_MOST_BUFFERS[backend])
         lowered = batched.lowered
-        built = _build(lowered, backend, _device(graph), bool((options or {}).get("tune")), seconds)
+        built = _build(lowered, backend, _device(graph), tune, seconds)
     with _timed(seconds, "wrapper"):
         launches = {unit: Launch(low.kernel, low.nodes, built.calls[unit]) for unit, low in lowered.items()}
         wrapper = write_wrapper(prepared, batched.units, launches, views, boxed)
@@ -183,13 +190,24 @@ def describe(unit: Unit, low: Lowered, source: str, backend: str, positions: dic
         name=low.kernel.name,
         language=backend,
         source=source,
-        ops=[node.op for node in unit.members],
+        ops=[_op_name(node) for node in unit.members],
         origins=list(origins),
         bytes_moved=bytes_moved(low.nodes),
-        kind="reduction" if low.kernel.is_reduction else "pointwise",
+        kind=_kind(low.kernel),
         ir=str(low.kernel),
         nodes=tuple(positions[node] for node in unit.members),
     )
+
+
+def _op_name(node: Node) -> str:
+    """What is computed: a product in a kernel of ours is called what ATen calls it."""
+    return node.op if node.op != "extern" else node.attrs["target"]._schema.name.removeprefix("aten::")
+
+
+def _kind(kernel: Kernel) -> str:
+    if isinstance(kernel, Product):
+        return "product"
+    return "reduction" if kernel.is_reduction else "pointwise"
 
 
 def bytes_moved(nodes: tuple[Node, ...]) -> Dim:

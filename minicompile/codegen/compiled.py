@@ -37,7 +37,7 @@ class KernelInfo:
         ops: IR ops in it, in order.
         origins: the user's lines it computes, each once.
         bytes_moved: bytes loaded and stored, each tensor counted once per load; an int or a size expression.
-        kind: "pointwise" or "reduction".
+        kind: "pointwise", "reduction" or "product" (of matrices).
         ir: the kernel IR as text.
         nodes: positions in `CompiledGraph.prepared.nodes` of the nodes it computes, in order.
     """

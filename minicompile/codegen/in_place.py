@@ -15,6 +15,7 @@ from .cpp_text import has_fast_form
 from .cpp_tiles import transposed_axis
 from .fusion import Unit
 from .kernel_ir import Affine, Batch, Kernel, Value
+from .matmul_kernel import Product
 from .prepare import Views, storage_strides
 from .views import same_strides
 
@@ -23,6 +24,8 @@ def reads_before_it_writes(kernel: Kernel) -> bool:
     """Whether each iteration of this kernel stands alone: then an output may lie over an input of the same index."""
     if isinstance(kernel, Batch):
         return all(map(reads_before_it_writes, kernel.members))
+    if isinstance(kernel, Product):
+        return False  # a factor's element is read for many results
     alone = not kernel.is_reduction and not kernel.may_fail and transposed_axis(kernel) is None
     return alone and not any(has_fast_form(value) or value.attrs.get("strides") for value in kernel.body)
 

@@ -17,6 +17,7 @@ import torch
 from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
 from .kernel_ir import Affine, Axis, Batch, Kernel, Value, place_text, register_dtype
+from .matmul_kernel import Product
 from .stages import stage
 from .triton_shape import Piece, Shape, shape_of
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
@@ -42,9 +43,12 @@ def print_triton(kernel: Kernel, shape: Shape | None = None) -> TritonText:
     """The kernel as a Triton function. Its last arguments are the block sizes."""
     from .triton_batch import print_batch
     from .triton_loops import LoopPrinter
+    from .triton_matmul import print_product
 
     if isinstance(kernel, Batch):
         return print_batch(kernel)
+    if isinstance(kernel, Product):
+        return print_product(kernel)
     shape = shape_of(kernel) if shape is None else shape
     printer = LoopPrinter if shape.kind == "rows" and not shape.pieces else Printer
     return printer(kernel, shape).text()
@@ -79,6 +83,9 @@ def divisors(kernel: Kernel, block: frozenset[Value]) -> set[Value]:
 
 class Printer:
     """Pointwise kernels, and reductions whose rows stay in registers."""
+
+    across = "yx"
+    """The dimensions of a tile."""
 
     def __init__(self, kernel: Kernel, shape: Shape) -> None:
         self.kernel, self.shape = kernel, shape
@@ -218,7 +225,7 @@ class Printer:
     def _dimensions(self, value: Value) -> str:
         """The block's dimensions that a value may differ along."""
         if self.shape.kind == "tile":
-            return "yx"
+            return self.across
         return "xr" if value in self.block else "x"
 
     def _zeros(self, dimensions: str) -> str:
@@ -252,7 +259,7 @@ class Printer:
             return constant(value.attrs["value"], value.dtype, self.rank)
         if value.op in ("index", "size"):
             text = value.attrs["index"].text() if value.op == "index" else dim_text(value.attrs["dim"], "triton")
-            zeros = self._zeros("yx" if self.shape.kind == "tile" else "x")
+            zeros = self._zeros(self.across if self.shape.kind == "tile" else "x")
             return f"({text} + {zeros}).to({'tl.int64' if value.dtype == torch.int64 else 'tl.float64'})"
         if value.op == "cast":
             return cast_text(args[0], value.attrs["dtype"], value.dtype)
@@ -271,6 +278,12 @@ class Printer:
         return f"tl.where({arg} < 0, {arg} + {size}, {arg})" if value.attrs["wrap"] else arg
 
     def _load(self, value: Value, args: Sequence[str]) -> str:
+        dtype = value.attrs["buffer"].dtype
+        text, register = self._loaded(value, args), register_dtype(dtype)
+        return text if register == dtype else f"{text}.to({TL_TYPES[register]})"
+
+    def _loaded(self, value: Value, args: Sequence[str]) -> str:
+        """What lies in memory, in its own dtype."""
         buffer = value.attrs["buffer"]
         where = f"{buffer.name} + ({place_text(value, args)}"
         walked = self._dimensions(value) if args else self._walked(value.attrs["index"])
@@ -284,9 +297,7 @@ class Printer:
         rest = "" if mask is None else f", {mask}, other=0"
         if self.shape.streams and "r" in walked:
             rest += ', eviction_policy="evict_first"'
-        text = f"tl.load({where}){rest})"
-        register = register_dtype(buffer.dtype)
-        return text if register == buffer.dtype else f"{text}.to({TL_TYPES[register]})"
+        return f"tl.load({where}){rest})"
 
     def _store(self, value: Value) -> None:
         buffer, index = value.attrs["buffer"], value.attrs["index"]

@@ -66,6 +66,8 @@ class Launcher:
     def options(self) -> dict[str, Any]:
         """Options of Triton. Only kernels that check an index are compiled with assertions."""
         options: dict[str, Any] = {"num_warps": self.text.shape.num_warps, "enable_fp_fusion": False}
+        if self.text.shape.stages is not None:
+            options["num_stages"] = self.text.shape.stages
         if self.text.kernel.may_fail:
             options.update(debug=True, sanitize_overflow=False)
         return options

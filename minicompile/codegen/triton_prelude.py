@@ -253,6 +253,11 @@ def mc_int_pow(x, y):
 if INTERPRETED:
 
     @triton.jit
+    def mc_dot(left, right, total, precision: tl.constexpr):
+        """The interpreter multiplies bfloat16 as the integers that hold it."""
+        return tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision="ieee")
+
+    @triton.jit
     def mc_exp(x):
         return tl.exp(x)
 
@@ -357,6 +362,10 @@ if INTERPRETED:
         return tl.where(y == 0, 1.0, tl.exp(y * tl.log(x)))
 
 else:
+
+    @triton.jit
+    def mc_dot(left, right, total, precision: tl.constexpr):
+        return tl.dot(left, right, total, input_precision=precision)
 
     @triton.jit
     def mc_exp(x):

@@ -59,6 +59,7 @@ class Shape:
         tile: the y and the x axis of a tile.
         columns: rows lie side by side in memory.
         streams: whether what is read is read once only, and need not stay in a cache.
+        stages: of the pipeline in which a loop loads; None: Triton's choice.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Shape:
     tile: tuple[Axis, ...] = ()
     columns: bool = False
     streams: bool = False
+    stages: int | None = None
 
     def programs(self, sizes: Mapping[str, int]) -> int:
         """Programs to launch, for values of the size symbols."""

@@ -4,19 +4,22 @@ In: a `Launcher` with the shape that the heuristics chose. Out: one with the fas
 
 Kernels are timed on memory of their own, filled with random numbers: a kernel writes nothing that it also reads, so
 every run does the same work. The winner is kept on disk, by the kernel's text and the device's name. Kernels that read
-at computed places, or have symbolic sizes, keep the heuristics' shape: random indices would be wrong, sizes unknown."""
+at computed places, or have symbolic sizes, keep the heuristics' shape: random indices would be wrong, sizes unknown.
+Matrix products were chosen before (matmul_choice.py)."""
 
 from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 
 from ..runtime import cache
 from .kernel_ir import Affine, Batch, Buffer, Kernel
+from .matmul_kernel import Product
 from .triton import TritonText, print_triton
 from .triton_launch import Launcher
 from .triton_shape import alternatives
@@ -29,7 +32,7 @@ def tuned(launcher: Launcher, device: torch.device) -> Launcher:
     """See the module's docstring."""
     kernel = launcher.text.kernel
     reads_anywhere = any(value.op == "load" and value.args for value in kernel.body)
-    if not launcher.is_static or isinstance(kernel, Batch) or reads_anywhere:
+    if not launcher.is_static or isinstance(kernel, (Batch, Product)) or reads_anywhere:
         return launcher
     texts = [print_triton(kernel, shape) for shape in alternatives(kernel)]
     key = _key(texts, device)
@@ -37,7 +40,7 @@ def tuned(launcher: Launcher, device: torch.device) -> Launcher:
     best = int(known) if known is not None else fastest(texts, device)
     if known is None:
         cache.put(key, str(best).encode())
-    return launcher if best == 0 else _launcher(texts[best])
+    return launcher if best == 0 else launcher_of(texts[best])
 
 
 def _key(texts: Sequence[TritonText], device: torch.device) -> str:
@@ -48,7 +51,8 @@ def _key(texts: Sequence[TritonText], device: torch.device) -> str:
     return "tune-" + hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
-def _launcher(text: TritonText) -> Launcher:
+def launcher_of(text: TritonText) -> Launcher:
+    """The kernel, to be compiled."""
     from .triton_build import load_functions
 
     (function,) = load_functions([text])
@@ -62,24 +66,29 @@ def fastest(texts: Sequence[TritonText], device: torch.device) -> int:
 
 
 def measured(texts: Sequence[TritonText], device: torch.device) -> list[float]:
-    """Median milliseconds of each, taking turns, with a cold L2 cache."""
-    launchers = [_launcher(text) for text in texts]
+    """Median milliseconds of each text's kernel."""
+    launchers = [launcher_of(text) for text in texts]
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(lambda launcher: launcher.compile(device), launchers))
     calls = [launcher.loaded(device) for launcher in launchers]
     with torch.cuda.device(device):
         tensors = [_filled(texts[0].kernel, buffer, device) for buffer in texts[0].kernel.buffers]
-        flush = torch.empty(256 << 20, dtype=torch.int8, device=device)
-        times: list[list[float]] = [[] for _ in calls]
-        for _ in range(ROUNDS):
-            for call, found in zip(calls, times, strict=True):
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                flush.zero_()
-                start.record()
-                call(*tensors)
-                end.record()
-                end.synchronize()
-                found.append(start.elapsed_time(end))
+        return device_times([partial(call, *tensors) for call in calls], device)
+
+
+def device_times(calls: Sequence[Callable[[], None]], device: torch.device) -> list[float]:
+    """Median milliseconds of each, taking turns, with a cold L2 cache."""
+    flush = torch.empty(256 << 20, dtype=torch.int8, device=device)
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(ROUNDS):
+        for call, found in zip(calls, times, strict=True):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            flush.zero_()
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            found.append(start.elapsed_time(end))
     return [statistics.median(found) for found in times]
 
 

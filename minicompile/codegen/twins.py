@@ -11,6 +11,7 @@ from typing import Any
 
 from .batches import signature
 from .kernel_ir import Batch, Kernel
+from .matmul_kernel import Product
 
 
 @dataclass(frozen=True)
@@ -56,4 +57,7 @@ def _key(kernel: Kernel) -> Any:
     """Equal for kernels of the same text, names and the user's lines aside. A batch is its own only twin."""
     if isinstance(kernel, Batch):
         return kernel
+    if isinstance(kernel, Product):
+        tiles = ((tile.address, tuple(sorted(tile.digits.items()))) for tile in kernel.tiles())
+        return signature(kernel), kernel.sizes, kernel.config, tuple(tiles)
     return signature(kernel), kernel.axes, tuple(buffer.numel for buffer in kernel.buffers)
