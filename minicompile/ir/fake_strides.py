@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..torch_compat import elementwise_strides, infer_size, is_known_contiguous
+from .fake_checks import check
 from .symbols import dims_product
 from .types import contiguous_strides
 
@@ -80,7 +81,8 @@ _VIEWS = frozenset({torch.ops.aten.view.default, torch.ops.aten._unsafe_view.def
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call on fake tensors, with eager's strides."""
+    """The call on fake tensors, with eager's strides and refusals."""
+    check(func, args, kwargs)
     viewed = _view_of_contiguous(*args) if func in _VIEWS else None
     return viewed if viewed is not None else corrected(func, args, func(*args, **kwargs))
 

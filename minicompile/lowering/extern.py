@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.graph import Node
-from ..ir.types import TensorType, contiguous_strides, is_dense
+from ..ir.types import TensorType, contiguous_strides
 from .emit import KERNEL_DTYPES, same_shape
 from .errors import LoweringError
 
@@ -60,45 +60,21 @@ def _emit_view(c: Converter, call: Call, types: list[TensorType | None]) -> list
     """The view's values by the form that copies, then in the view's strides."""
     packed = [t and t.like(strides=contiguous_strides(t.shape)) for t in types]
     nodes = _emit(c, call, copying_form(call.func), packed)
-    return [
-        _laid_out(c, node, type) if node and type and not _view_may_overlap(call, type) else node
-        for node, type in zip(nodes, types, strict=True)
-    ]
+    return [_laid_out(c, node, type) if node and type else node for node, type in zip(nodes, types, strict=True)]
 
 
 def _laid_out(c: Converter, node: Node, type: TensorType) -> Node:
-    """The node in other strides, by a kernel if there is one for the dtype."""
+    """The node in other strides, by a kernel if there is one for the dtype. Where elements share an address in the
+    view, they are one element of what it is a view of: whichever is written last, it is the same.
+
+    ATen refuses to write to a dimension of stride 0, so those of other dtypes stay packed.
+    """
     if type.dtype in KERNEL_DTYPES:
         return c.copy(node, type)
-    if same_shape(node.tensor.strides, type.strides):
+    if same_shape(node.tensor.strides, type.strides) or 0 in type.strides:
         return node
     attrs: dict[str, Any] = {"target": torch.ops.prims.copy_strided.default, "kwargs": {}, "keywords": ()}
     return c.builder.add("extern", (node, type.strides), type, **attrs)
-
-
-_MAKE_OVERLAP = frozenset({"aten::as_strided", "aten::expand", "aten::unfold"})
-
-
-def _view_may_overlap(call: Call, type: TensorType) -> bool:
-    """A view takes over from its argument that no two elements share an address, but for a few operators."""
-    from .convert import type_of
-
-    if call.func._schema.name in _MAKE_OVERLAP or may_overlap(type_of(call.args[0])):
-        return may_overlap(type)
-    return False
-
-
-def may_overlap(type: TensorType) -> bool:
-    """Whether two elements may share an address; symbolic ones that are not plainly dense count as overlapping."""
-    if not type.is_static:
-        return not is_dense(type)
-    reach = 0
-    for stride, size in sorted(zip(type.strides, type.shape, strict=True)):
-        if size > 1:
-            if stride <= reach:
-                return True
-            reach += stride * (size - 1)
-    return False
 
 
 @dataclass(frozen=True)

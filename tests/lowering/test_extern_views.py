@@ -1,4 +1,4 @@
-"""Views in dtypes that no kernel knows: values, strides and what is computed from them are eager's."""
+"""Views without a rule, or in dtypes that no kernel knows: values, strides and what is computed of them are eager's."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ def two_views(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return y[1:], y.T
 
 
+def laid_again(t: torch.Tensor) -> torch.Tensor:
+    return t.as_strided(t.shape, t.stride())
+
+
 VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "transposed": lambda x: c(x).T,
     "every second": lambda x: c(x)[:, ::2],
@@ -43,10 +47,20 @@ VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "joined": lambda x: torch.cat([c(x).T, c(x).T]),
     "parts": lambda x: c(x).split(2),
     "windows": lambda x: c(x).unfold(1, 3, 3),
+    "overlapping windows": lambda x: c(x).unfold(1, 3, 1),
+    "overlapping rows": lambda x: c(x).as_strided((x.shape[0], 3), (2, 1)),
     "hermitian product": lambda x: c(x).mH @ c(x),
     "float8 transposed": lambda x: x.to(torch.float8_e4m3fn).T,
     "float8 every second": lambda x: x.to(torch.float8_e5m2)[:, ::2],
     "uint16": lambda x: x.to(torch.uint16).T,
+    "float strided": lambda x: (x * 2).as_strided((x.shape[0], 3), (6, 2), 1),
+    "float overlapping": lambda x: (x * 2).as_strided((x.shape[0], 3), (2, 1)),
+    "float one row": lambda x: (x * 2).as_strided((x.shape[0], 3), (0, 1)),
+    "float transposed overlap": lambda x: (x * 2).as_strided((3, x.shape[0]), (1, 1)),
+    "float windows laid again": lambda x: laid_again((x * 2).reshape(-1).unfold(0, 2, 1)),
+    "float slice laid again": lambda x: laid_again(torch.cat([x, x])[..., :-3]),
+    "float expanded laid again": lambda x: laid_again((x * 2).expand(x.shape[0], *x.shape)),
+    "float overlapping, then computed with": lambda x: (x * 2).as_strided((x.shape[0], 3), (2, 1)).cumsum(0) + 1,
     "written": write_a_view,
     "two of one": two_views,
 }
