@@ -10,6 +10,9 @@ between them the calls of block functions, whose operands and results lie in sma
 
 All stores stand in the last phase: an output may be an input's memory, which an earlier phase must not have changed for
 a later one. A call that reads a tensor as it lies reads it there; one that is all the work stores its result itself.
+
+A loop without such functions has a single phase. It is cut into blocks all the same where its results go past the
+caches (cpp_traffic.py): they are put together in an array and stored from there in whole cache lines.
 """
 
 from __future__ import annotations
@@ -50,10 +53,11 @@ def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
 
 
 class BlockLoop:
-    """One loop of a `RowPrinter`, number `k`, over `axis`. What a value's text is, is the printer's business."""
+    """One loop of a `RowPrinter`, number `k`, over `axis`; `calls`: with block functions. What a value's text is, the
+    printer knows."""
 
-    def __init__(self, rows: RowPrinter, axis: Axis, k: int, loop: Sequence[Value]) -> None:
-        self.rows, self.axis, self.k, self.loop = rows, axis, k, loop
+    def __init__(self, rows: RowPrinter, axis: Axis, k: int, loop: Sequence[Value], calls: bool) -> None:
+        self.rows, self.axis, self.k, self.loop, self.calls = rows, axis, k, loop, calls
         self.phase: dict[Value, int] = {}
         for value in loop:
             self.phase[value] = max((self._ready(arg) for arg in value.args), default=0)
@@ -63,6 +67,7 @@ class BlockLoop:
         self.whole = self._stored_by_call()
         self.shown = [self._shown(phase) for phase in range(self.last + 1)]
         self.arrays: dict[Value, str] = {}  # value that a later phase reads → its array
+        self.streams = {value: f"stream{i}" for i, value in enumerate(v for v in loop if v in rows.streamed)}
 
     # --- the plan -----------------------------------------------------------------------------------------------
 
@@ -74,7 +79,7 @@ class BlockLoop:
         return self.rows.stages.kept.get(value, -1) == self.k
 
     def _is_call(self, value: Value) -> bool:
-        return value.op in FUNCTIONS and value.dtype is torch.float32 and not self._read_back(value)
+        return self.calls and value.op in FUNCTIONS and value.dtype is torch.float32 and not self._read_back(value)
 
     def _is_leaf(self, value: Value) -> bool:
         """Whether a later phase had better fetch or compute the value again than keep it."""
@@ -169,7 +174,16 @@ class BlockLoop:
         """Where a value that crosses phases lies, at the axis's current index."""
         if self._kept_here(value):
             return f"{self.rows.kept[value]}[{self.rows.position()}]"
-        return f"{self.arrays[value]}[{self.axis.name} - part]"
+        return self._in_block(self.arrays[value])
+
+    def _in_block(self, array: str) -> str:
+        return f"{array}[{self.axis.name} - part]"
+
+    def _stream_arrays(self) -> list[str]:
+        return [
+            f"alignas(64) {CPP_TYPES[store.attrs['buffer'].dtype]} {array}[{BLOCK}];"
+            for store, array in self.streams.items()
+        ]
 
     # --- the text -----------------------------------------------------------------------------------------------
 
@@ -182,12 +196,16 @@ class BlockLoop:
         else:
             out.open(f"for (int64_t part = {begin}; part < {end}; part += {BLOCK})")
             out.add(f"const int64_t stop = part + {BLOCK} < {end} ? part + {BLOCK} : {end};")
-        out.add(*self._assign_arrays())
+        out.add(*self._assign_arrays(), *self._stream_arrays())
+        self.rows.fetch_ahead(self.axis, "part", "stop", self.k)
         for phase in range(self.last + 1):
             self._loop_of(phase, accumulators, far)
             for value in self.loop:
                 if self._is_call(value) and self.phase[value] == phase:
                     self._call(value)
+        for store, array in self.streams.items():
+            target = f"const int64_t {self.axis.name} = part; mc_stream(&{self._element(store)}, {array}"
+            out.add(f"{{ {target}, (stop - part) * sizeof(*{array})); }}")
         out.close()
 
     def _loop_of(self, phase: int, accumulators: Sequence[Accumulator], far: str) -> None:
@@ -202,7 +220,10 @@ class BlockLoop:
             if not self._is_computed(value, phase):
                 out.add(f"const {CPP_TYPES[value.dtype]} {name} = {self._place(value)};")
                 continue
-            out.add(self.rows.statement(value, self.k))
+            text = self.rows.statement(value, self.k)
+            if value in self.streams:
+                text = f"{self._in_block(self.streams[value])} = {text.partition(' = ')[2]}"
+            out.add(text)
             if value in self.arrays:
                 out.add(f"{self._place(value)} = {name};")
         for call in self.loop:
@@ -220,7 +241,9 @@ class BlockLoop:
 
     def _target(self, call: Value) -> str:
         """Where the call's result goes, and its operand before."""
-        return self._place(call) if self.whole is None else self._element(self.whole)
+        if self.whole is None:
+            return self._place(call)
+        return self._in_block(self.streams[self.whole]) if self.whole in self.streams else self._element(self.whole)
 
     def _element(self, value: Value) -> str:
         index: Affine = value.attrs["index"]

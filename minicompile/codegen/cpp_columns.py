@@ -33,6 +33,8 @@ RUN = 16
 class ColumnPrinter(RowPrinter):
     """See the module's docstring."""
 
+    stores_past_caches = False
+
     def __init__(self, kernel: Kernel, lane: Axis) -> None:
         self.lane = lane
         super().__init__(kernel)
@@ -47,7 +49,7 @@ class ColumnPrinter(RowPrinter):
     def body(self) -> None:
         size = dim_text(self.lane.size, "cpp")
         if not self._is_small():
-            self._pragma("parallel for", len(self.outer) + 1)
+            self._open_threads("parallel for", len(self.outer) + 1)
         for axis in self.outer:
             self.out.open(self._for(axis))
         self.out.open(f"for (int64_t tile = 0; tile < {size}; tile += {self.tile})")

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import torch
 
-from ..ir.ops import SCANS
+from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from . import cpp_lanes
 from .cpp_blocks import BLOCK, BlockLoop, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
+from .cpp_traffic import LINE, Traffic
 from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
 from .stages import Stages, stage
 
@@ -38,6 +39,9 @@ KEEP_ON_STACK = 32768
 KEEP_AT_MOST = 65536
 """Elements of a row up to which values are kept: beyond the caches, exp is cheaper than a trip to memory."""
 
+COSTLIEST = 64
+"""Cost (op table's) of an element's work from which memory does not set the pace, and loops had better be long."""
+
 RECOMPUTE = 8
 """Cost up to which a value is computed again in a later loop instead of kept."""
 
@@ -53,7 +57,7 @@ class Lines:
         self.lines.extend("  " * self.depth + line if not line.startswith("#") else line for line in lines)
 
     def open(self, line: str) -> None:
-        self.add(line + " {")
+        self.add(f"{line} {{".lstrip())
         self.depth += 1
 
     def close(self) -> None:
@@ -65,6 +69,7 @@ class RowPrinter:
     """Prints one kernel. A subclass that walks rows in another way overrides `body` and `plan`."""
 
     calls_blocks = True
+    stores_past_caches = True
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -74,12 +79,26 @@ class RowPrinter:
         self.stages = self.plan()
         self.names = {value: f"v{i}" for i, value in enumerate(kernel.body)}
         self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
+        self.traffic = self.plan_traffic()
+        self.streamed = self._stored_past_caches()
         self.out = Lines()
         self.is_fast = False
 
     def plan(self) -> Stages:
         limit = RECOMPUTE if self.kernel.hint("reduce") <= KEEP_AT_MOST else 1 << 30
         return stage(self.kernel, frozenset(axis.name for axis in self.inner), limit)
+
+    def plan_traffic(self) -> Traffic:
+        last = self.inner[-1] if self.inner else None
+        heavy = [self._calls_blocks(last, k, loop) for k, loop in enumerate(self.stages.loops)]
+        return Traffic(self.kernel, self.outer, self.inner, self.stages.loops, heavy)
+
+    def _stored_past_caches(self) -> frozenset[Value]:
+        """The streaming stores: those of loops that go block by block. The threads must end with a fence."""
+        if not self.stores_past_caches or not self.inner:
+            return frozenset()
+        loops = [loop for k, loop in enumerate(self.stages.loops) if self._is_blocked(self.inner[-1], k, loop)]
+        return frozenset(value for loop in loops for value in loop if self.traffic.streams(value))
 
     @property
     def splits_row(self) -> bool:
@@ -141,10 +160,11 @@ class RowPrinter:
         if not self.inner or self._is_small():
             self._runs(self.inner[0] if self.inner else None, "0", self._size(), 0, loop, ())
         else:
-            self.out.add(f"#pragma omp parallel for schedule(static){self._if_worth_it()}")
+            self._open_threads("parallel for", 1)
             self._open_blocks(self._size(), SHARE)
             self._runs(self.inner[0], "begin", "end", 0, loop, ())
             self.out.close()
+            self._close_threads("parallel for")
         if self.inner and self.stages.loops:  # none if all is stored at one place, by strides of 0
             self._rows(1)
 
@@ -158,8 +178,9 @@ class RowPrinter:
 
     def _row_loop(self, directive: str, first: str = "") -> None:
         """All rows, and in each the loops of the stages with the row-level code between them."""
-        if self.outer and not self._is_small():
-            self._pragma(directive, len(self.outer))
+        shared = bool(self.outer) and not self._is_small()
+        if shared:
+            self._open_threads(directive, len(self.outer))
         for axis in self.outer:
             self.out.open(self._for(axis))
         if first:
@@ -172,11 +193,27 @@ class RowPrinter:
         self._rows(len(self.stages.loops))
         for _ in self.outer:
             self.out.close()
+        if shared:
+            self._close_threads(directive)
 
-    def _pragma(self, directive: str, loops: int) -> None:
+    def _open_threads(self, directive: str, loops: int) -> None:
+        """Give the loops that come next to the threads: a `parallel for`, or a `for` of a region that is open."""
         collapse = f" collapse({loops})" if loops > 1 else ""
-        clause = "" if directive == "for" else self._if_worth_it()
-        self.out.add(f"#pragma omp {directive}{collapse} schedule(static){clause}")
+        if directive == "for":
+            self.out.add(f"#pragma omp for{collapse} schedule(static)")
+        elif self.streamed:
+            self.out.add(f"#pragma omp parallel{self._if_worth_it()}")
+            self.out.open("")
+            self.out.add(f"#pragma omp for{collapse} schedule(static) nowait")
+        else:
+            self.out.add(f"#pragma omp parallel for{collapse} schedule(static){self._if_worth_it()}")
+
+    def _close_threads(self, directive: str) -> None:
+        """What each thread does after its share."""
+        if self.streamed:
+            self.out.add("mc_fence();")
+            if directive != "for":
+                self.out.close()
 
     def _declare_kept(self) -> None:
         size = dim_text(dims_product(axis.size for axis in self.inner), "cpp")
@@ -276,6 +313,15 @@ class RowPrinter:
     def _calls_blocks(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         return self.calls_blocks and pays(axis, self._computed(k, loop))
 
+    def _is_blocked(self, axis: Axis, k: int, loop: Sequence[Value]) -> bool:
+        """Whether the loop goes block by block: for functions that work so, or to store or fetch as `traffic` says."""
+        if self._calls_blocks(axis, k, loop):
+            return True
+        reduces = any(value.op == "reduce" for value in loop)
+        heavy = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) > COSTLIEST
+        travels = any(map(self.traffic.streams, loop)) or bool(self.traffic.ahead(k))
+        return travels and not reduces and not heavy
+
     def _runs(
         self,
         axis: Axis | None,
@@ -288,6 +334,8 @@ class RowPrinter:
         """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
         lanes = self._has_lanes(axis, k, loop)
         self.out.add(*(acc.declare_run(wide=lanes) for acc in accumulators))
+        if accumulators and axis is not None and not self._is_blocked(axis, k, loop):
+            self.fetch_ahead(axis, begin, end, k)
         fast = axis is not None and any(map(has_fast_form, self._computed(k, loop)))
         if fast and axis is not None:
             self.out.add("int32_t far = 0;")
@@ -312,9 +360,9 @@ class RowPrinter:
         """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
         scans = any(self._is_scanned(value, k) for value in loop)
         self.is_fast = fast and not scans
-        if axis is not None and not scans and self._calls_blocks(axis, k, loop):
+        if axis is not None and not scans and self._is_blocked(axis, k, loop):
             far = "reduction(|:far)" if self.is_fast else ""
-            BlockLoop(self, axis, k, loop).print(begin, end, accumulators, far)
+            BlockLoop(self, axis, k, loop, self._calls_blocks(axis, k, loop)).print(begin, end, accumulators, far)
             self.is_fast = False
             return
         if axis is not None and self._has_lanes(axis, k, loop):
@@ -340,7 +388,7 @@ class RowPrinter:
             self.out.add(f"{acc.total_type} *parts_{acc.name} = ({acc.total_type} *)"
                          f"__builtin_malloc(sizeof({acc.total_type}) * (chunks{k} + 1));",
                          f"if (!parts_{acc.name}) return 1;")
-        self.out.add(f"#pragma omp parallel for schedule(static){self._if_worth_it()}")
+        self._open_threads("parallel for", 1)
         self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
         self.out.add(*(acc.declare_total() for acc in accumulators))
         self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
@@ -351,11 +399,21 @@ class RowPrinter:
         self.out.close()
         self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
         self.out.close()
+        self._close_threads("parallel for")
         if accumulators:
             self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
             self.out.add(*(acc.join(f"parts_{acc.name}[chunk]") for acc in accumulators))
             self.out.close()
         self.out.add(*(f"__builtin_free(parts_{acc.name});" for acc in accumulators))
+
+    def fetch_ahead(self, axis: Axis, begin: str, end: str, k: int) -> None:
+        """Ask for the cache lines that loop k's elements from `begin` to `end` stand for."""
+        for load, distance in self.traffic.ahead(k):
+            buffer, name = load.attrs["buffer"], axis.name
+            place = f"{buffer.name} + {load.attrs['index'].text('cpp')} + {dim_text(distance, 'cpp')}"
+            step = LINE // buffer.dtype.itemsize
+            self.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
+                         f"__builtin_prefetch({place}, 0, 2);")
 
     # --- instructions -------------------------------------------------------------------------------------------
 

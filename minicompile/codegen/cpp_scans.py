@@ -24,6 +24,8 @@ def has_scan(kernel: Kernel) -> bool:
 class ScanPrinter(RowPrinter):
     """See the module's docstring."""
 
+    stores_past_caches = False
+
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.side_by_side = False
@@ -32,7 +34,7 @@ class ScanPrinter(RowPrinter):
         if not self._is_one_walk() or self._is_small():
             return super().body()
         *others, rows = self.outer
-        self._pragma("parallel for", len(self.outer))
+        self._open_threads("parallel for", len(self.outer))
         for axis in others:
             self.out.open(self._for(axis))
         size, first = dim_text(rows.size, "cpp"), f"{rows.name}_first"

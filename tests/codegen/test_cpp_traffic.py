@@ -1,0 +1,102 @@
+"""Streaming stores and prefetches: right at every length, alignment and dtype; used for what is large only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import minicompile
+from minicompile.codegen import cpp_traffic
+
+LENGTHS = (79, 512, 1039)
+
+
+def several(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """A result of every width, some of them also reduced."""
+    s = x * 2 + y
+    return s, s.double(), s.bfloat16(), s > 0, (s * 10).to(torch.int8), s.sum(-1), s.exp(), s.sin() * 1e4
+
+
+def normalised(x: Tensor, y: Tensor) -> Tensor:
+    return F.gelu(F.layer_norm(x + y, x.shape[-1:])) + y
+
+
+def shifted(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Results whose rows start anywhere in a cache line."""
+    return torch.cat([x, y, x * y], -1), F.pad(x + 1, (3, 5)), torch.stack([x, y], 1).relu()
+
+
+PROGRAMS: list[Callable[..., object]] = [several, normalised, shifted,
+    lambda x, y: x + y, lambda x, y: torch.exp(x), lambda x, y: torch.softmax(x + y, -1),
+    lambda x, y: x.view(-1).softmax(0), lambda x, y: (x.t().contiguous(), x.t() + y.t()),
+    lambda x, y: x + y.t().reshape(x.shape), lambda x, y: x.cumsum(-1) + y, lambda x, y: (x * y).sum(0),
+    lambda x, y: (x * x).sum(), lambda x, y: x.var(-1),
+    lambda x, y: torch.log_softmax(x, 0), lambda x, y: (x.half() + y.half()).relu()]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_traffic, "STREAMED", 1)
+    monkeypatch.setattr(cpp_traffic, "FETCHED", 1)
+
+
+def sources(compiled: object) -> str:
+    return "\n".join(str(g.compiled.native_source) for e in compiled.entries for g in e.graphs)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("rows", [3, 64])
+def test_programs_at_every_length(fn: Callable[..., object], rows: int) -> None:
+    compiled = minicompile.compile(fn, dynamic=False)
+    for length in LENGTHS:
+        torch.manual_seed(length)
+        x, y = torch.randn(rows, length), torch.randn(rows, length)
+        torch.testing.assert_close(compiled(x, y), fn(x, y), rtol=1e-4, atol=1e-4)
+
+
+def test_results_that_lie_anywhere_and_over_their_operands() -> None:
+    """Written are views of odd places, and inputs themselves."""
+
+    def fn(x: Tensor, y: Tensor) -> None:
+        x.mul_(y).add_(1)
+        y[1:].copy_(x[:-1].exp())
+
+    for start in (0, 1, 7, 15):
+        mine = [torch.linspace(-1, 1, 40000)[start:].clone() for _ in range(2)]
+        theirs = [torch.cat([torch.zeros(start), tensor])[start:] for tensor in mine]
+        minicompile.compile(fn)(*theirs)
+        fn(*mine)
+        torch.testing.assert_close(theirs, mine)
+
+
+def test_used_where_it_pays_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def source(fn: Callable[[Tensor], object], *size: int) -> str:
+        compiled = minicompile.compile(fn, dynamic=False)
+        compiled(torch.randn(size))
+        return sources(compiled)
+
+    for simd, fn in (("avx512", lambda x: x * 2), ("neon", lambda x: x * 5)):
+        monkeypatch.setattr(cpp_traffic, "simd_name", lambda simd=simd: simd)
+        text = source(fn, 64, 1000)
+        assert ("mc_stream(&" in text) == ("mc_fence();" in text) == (simd == "avx512")
+        assert "__builtin_prefetch(" in text
+    monkeypatch.setattr(cpp_traffic, "simd_name", lambda: "avx512")
+    assert "mc_stream(&" not in source(lambda x: torch.cat([x, x], -1), 640, 17), "rows of broken lines"
+    assert "mc_stream(&" not in source(lambda x: x.sum(-1) + 1, 64, 1000)
+    monkeypatch.setattr(cpp_traffic, "STREAMED", 64000 * 4 + 1)
+    monkeypatch.setattr(cpp_traffic, "FETCHED", 64000 * 4 + 1)
+    text = source(lambda x: x * 3, 64, 1000)
+    assert "mc_stream(&" not in text and "__builtin_prefetch(" not in text
+
+
+def test_the_next_row_is_fetched_while_one_is_worked_on() -> None:
+    compiled = minicompile.compile(lambda x: torch.softmax(x, -1))
+    compiled(torch.randn(640, 1024))
+    assert "+ 1024, 0, 2)" in sources(compiled), "once a row has been read it is in the cache"
+    compiled = minicompile.compile(lambda x: torch.softmax(x, -1))
+    compiled(torch.randn(4, 100_000))
+    assert f"+ {cpp_traffic.AHEAD // 4}, 0, 2)" in sources(compiled), "a row that fits no cache is read again each time"
