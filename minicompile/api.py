@@ -210,8 +210,10 @@ def compile(
             own sizes and ints, and those that vary become symbols.
         backend: a name of `list_backends()` or a callable `(gm, example_inputs) -> callable`.
         mode, options: see `minicompile.backends`.
-        verify: compare each new graph's first results with eager's; a difference raises VerificationError, which names
-            the stage at fault and the first node that differs; "warn": a warning, and that graph runs in eager.
+        verify: compare what each new entry does first, gradients included, with the function itself in eager; a
+            difference raises VerificationError, which names the stage at fault (capture, lowering, a pass, partition,
+            layout, code), the first node that differs, and its line; "warn": a warning, and eager from then on. The
+            function runs more than once: code with effects beyond tensors is compared graph by graph only.
         disable: return `fn` as it is.
     Raises:
         TypeError: `fn` is not callable.
@@ -262,12 +264,15 @@ def _context_maker(
     def make(fn: Any) -> Any:
         from .config import config
         from .frontend.start import make_context
-        from .frontend.verify import verified
+        from .frontend.verify import checked_run, verified
 
         is_dynamic = dynamic if dynamic is not None else config.dynamic
+        if not verify and not config.verify:
+            return make_context(fn, backend_fn, dynamic=is_dynamic, fullgraph=fullgraph)
         warn = verify == "warn" and not config.verify
-        checked = verified(backend_fn, warn=warn) if verify or config.verify else backend_fn
-        return make_context(fn, checked, dynamic=is_dynamic, fullgraph=fullgraph)
+        context = make_context(fn, verified(backend_fn, warn=warn), dynamic=is_dynamic, fullgraph=fullgraph)
+        context.first_run = checked_run(warn)
+        return context
 
     return make
 

@@ -117,6 +117,11 @@ class Entry:
     effects: list[EffectRecord] = field(default_factory=list)
 
 
+def first_run(segment: Segment, entry: Entry, func: FunctionType, slots: tuple[Any, ...]) -> Any:
+    """How a new entry runs for the first time; a context that verifies has a way of its own."""
+    return entry.run(func, *slots)
+
+
 class Segment:
     """A place in a code object where compiled pieces start. `index` 0 is the start of the function."""
 
@@ -162,7 +167,7 @@ class Segment:
             return self.dispatch(func, *slots)
         if made is None:
             return self.eager(func, slots)
-        result = made.run(func, *slots)
+        result = self.ctx.first_run(self, made, func, slots)
         if result is MISS and made.recalled:
             result = self._instead_of(made, func, slots).run(func, *slots)
         return self.eager(func, slots) if result is MISS else result
@@ -242,6 +247,13 @@ class Segment:
         offset = decode(self.code).instructions[self.index].offset
         return self.ctx.eager_tail(func, offset, self.layout, slots)
 
+    def uncompiled(self, func: FunctionType, slots: tuple[Any, ...]) -> Any:
+        """Run from here to the end of the frame, and everything that it calls, without compiled code."""
+        if self.is_first:
+            return self.ctx.call_uncompiled(func, *slots)
+        offset = decode(self.code).instructions[self.index].offset
+        return hook.run_off(self.ctx.tail(func, offset, self.layout), slots)
+
     def failed(self, func: FunctionType, error: Exception, slots: tuple[Any, ...], was_mutated: bool) -> Any:
         """The graph raised. Nothing has been done yet, so eager can start over and raise properly; unless the graph
         has changed an input already."""
@@ -259,6 +271,7 @@ class CompileContext:
         self.fullgraph = fullgraph
         self.use_hook = use_hook
         self.run: Callable[..., Any] = hook.run
+        self.first_run = first_run
         self.root_code: CodeType | None = None
         self.segments: dict[tuple[int, int, Layout], Segment] = {}
         self.entries: list[Entry] = []
@@ -355,12 +368,16 @@ class CompileContext:
         self, func: FunctionType, offset: int, layout: Layout, state: tuple[Any, ...], *, raising: bool = False
     ) -> Any:
         """Go on in CPython at a byte offset, or in the handler for an error raised there; callees are compiled."""
+        tail = self.tail(func, offset, layout, raising=raising)
+        return hook.run(self, tail, (state,), None) if self.use_hook else tail(state)
+
+    def tail(self, func: FunctionType, offset: int, layout: Layout, *, raising: bool = False) -> Callable[..., Any]:
+        """The rest of a function, as a function of its state there."""
         if self._tails is None:
             from .eager_tail import EagerTail
 
             self._tails = EagerTail()
-        tail = self._tails.function(func, offset, local_names=layout.names, stack=layout.stack, raising=raising)
-        return hook.run(self, tail, (state,), None) if self.use_hook else tail(state)
+        return self._tails.function(func, offset, local_names=layout.names, stack=layout.stack, raising=raising)
 
     def dispatcher_for(self, func: FunctionType) -> Callable[..., Any] | None:
         """The hook's question: how a frame of this function is to run. None: as ever."""

@@ -18,12 +18,13 @@ class ChainedGraph:
 
     Attributes:
         gm: the captured graph.
-        sections: what was made of each.
+        parts: the sections of it; `sections`: what was made of each.
         source: the generated Python of `call`.
     """
 
     def __init__(self, gm: fx.GraphModule, sections: Sequence[Section], compiled: Sequence[Any]) -> None:
         self.gm = gm
+        self.parts = list(sections)
         self.sections = list(compiled)
         self.source, self.call = _write_call(gm, sections, compiled)
 
