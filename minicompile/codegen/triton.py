@@ -98,6 +98,8 @@ class Printer:
         self.index = "tl.int32" if fits_int32(kernel) else "tl.int64"
         self.masks: dict[str, str | None] = {}  # "x", "y", "r" → the name of that dimension's mask, if it has one
         self.suffix = ""  # of block-level names: the piece
+        self.piece: Piece | None = None
+        self.reading = 0  # how often pieces have been walked
         self.lines: list[str] = []
         self.indent = "    "
 
@@ -146,12 +148,22 @@ class Printer:
     def _each_piece(self, values: Sequence[Value]) -> None:
         for k, piece in enumerate(self.shape.pieces if values else ()):
             self._enter(k, piece)
-            for value in values:
+            for value in self._with_what_they_need(values) if piece.again else values:
                 self._emit(value)
         self.suffix = ""
+        self.reading += bool(values)
+
+    def _with_what_they_need(self, values: Sequence[Value]) -> list[Value]:
+        """The block-level values from the loads on: nothing is kept."""
+        wanted, stack = set(values), list(values)
+        while stack:
+            new = {arg for arg in stack.pop().args if arg in self.block} - wanted
+            wanted |= new
+            stack += new
+        return [value for value in self.kernel.body if value in wanted and (value.op != "store" or value in values)]
 
     def _enter(self, k: int, piece: Piece) -> None:
-        self.suffix = f"_{k}" if len(self.shape.pieces) > 1 else ""
+        self.piece, self.suffix = piece, f"_{k}" if len(self.shape.pieces) > 1 else ""
         start = f"{piece.start} + " if piece.start else ""
         self._lanes(f"{start}tl.arange(0, {piece.lanes})[None, :]", piece.masked)
 
@@ -295,15 +307,26 @@ class Printer:
         elif not walked:
             where += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
         rest = "" if mask is None else f", {mask}, other=0"
-        if self.shape.streams and "r" in walked:
-            rest += ', eviction_policy="evict_first"'
+        if "r" in walked:
+            rest += self._eviction()
         return f"tl.load({where}){rest})"
+
+    def _eviction(self) -> str:
+        """What is read once leaves the cache first, for what is read again. (Loads of the same in a row say different
+        things, so that none is taken for the one before, and kept.)"""
+        if self.piece is not None and self.piece.again:
+            policy = ("evict_last", "", "evict_first")[self.reading % 3]
+        else:
+            policy = "evict_first" if self.shape.streams or self.shape.rereads else ""
+        return f', eviction_policy="{policy}"' if policy else ""
 
     def _store(self, value: Value) -> None:
         buffer, index = value.attrs["buffer"], value.attrs["index"]
         dimensions = "xr" if value.attrs["block"] else self._dimensions(value)
         mask = self._mask(dimensions)
         rest = "" if mask is None else f", {mask}"
+        if self.shape.rereads:
+            rest += ', eviction_policy="evict_first"'
         place = f"{buffer.name} + ({index.text()} + {self._zeros(dimensions)})"
         self._line(f"tl.store({place}, {self._name(value.args[0])}{rest})")
 

@@ -21,6 +21,13 @@ from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
 PERSISTENT = 8192
 """Longest row that is kept in registers."""
 
+HELD, HELD_WARPS = 1 << 15, 32
+"""Elements kept in registers of a longer row that would else be read twice, and the warps that hold them: 32 of the 64
+registers that a processor has for each of their threads. More would be spilled."""
+
+AGAIN = 1 << 15
+"""Elements beyond these that are read again, at most: so few that those of all processors stay in the L2 cache."""
+
 LOOPED_BYTES = 8192
 """What one step of a loop over a longer row reads of its narrowest operand."""
 
@@ -42,11 +49,13 @@ PER_THREAD = 32
 
 @dataclass(frozen=True)
 class Piece:
-    """Lanes start … start + lanes of a row; `masked` if some may lie beyond its end."""
+    """Lanes start … start + lanes of a row; `masked` if some may lie beyond its end; `again` if they are not kept in
+    registers, but read again after each reduction."""
 
     start: int
     lanes: int
     masked: bool
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,11 @@ class Shape:
     columns: bool = False
     streams: bool = False
     stages: int | None = None
+
+    @property
+    def rereads(self) -> bool:
+        """Whether a part of each row is read again, hopefully from the L2 cache."""
+        return any(piece.again for piece in self.pieces)
 
     def programs(self, sizes: Mapping[str, int]) -> int:
         """Programs to launch, for values of the size symbols."""
@@ -167,6 +181,8 @@ def _tile(kernel: Kernel, axes: tuple[Axis, ...], height: int = 64, width: int =
 
 def _rows(kernel: Kernel) -> Shape:
     size, rows = kernel.size("reduce"), max(kernel.hint("parallel"), 1)
+    if isinstance(size, int) and PERSISTENT < size <= HELD + AGAIN and _reads_twice(kernel):
+        return _held(kernel, size)
     if not isinstance(size, int) or size > PERSISTENT:
         return _looped(kernel, rows)
     pieces = _pieces(kernel, max(size, 1))
@@ -203,13 +219,36 @@ def _pieces(kernel: Kernel, size: int) -> tuple[Piece, ...]:
     return single
 
 
+def _reads_twice(kernel: Kernel) -> bool:
+    """Whether a loop would read its one operand again to store whole rows of what it computes."""
+    has_scan = any(value.op == "scan" for value in kernel.body)
+    return _stores_rows(kernel) and _operands(kernel) == 1 and not has_scan
+
+
+def _held(kernel: Kernel, size: int) -> Shape:
+    """One row a processor, or two: 50257 is 32768 lanes in registers, and 8192 + 8192 + 1105 of 2048 read again."""
+    warps = HELD_WARPS if size > HELD // 2 else HELD_WARPS // 2
+    pieces: list[Piece] = []
+    start = 0
+    while start < size:
+        left = size - start
+        most = HELD if start < HELD else AGAIN // 4
+        lanes = min(power_of_two(left), most)
+        if start < HELD and lanes > left and len(pieces) < 3:
+            lanes //= 2
+        lanes = max(lanes, 32 * warps)
+        pieces.append(Piece(start, lanes, lanes > left, again=start >= HELD))
+        start += lanes
+    return _row_shape(kernel, 1, tuple(pieces), warps)
+
+
 def _looped(kernel: Kernel, rows: int) -> Shape:
     widths = [v.attrs["buffer"].dtype.itemsize for v in kernel.body if v.op == "load" and v.attrs["index"].terms]
     width = min(widths, default=4)
     lanes, warps = max(1024, min(4096, LOOPED_BYTES // width)), 16
     if any(value.op == "scan" for value in kernel.body):
         lanes, warps = 2048, 8
-    elif _stores_rows(kernel) and _operands(kernel) == 1 and kernel.hint("reduce") * width > 2 * REREAD_BYTES:
+    elif _reads_twice(kernel) and kernel.hint("reduce") * width > 2 * REREAD_BYTES:
         lanes, warps = REREAD_BYTES // max(width, 4), 32
     return Shape("rows", {"XBLOCK": 1, "RBLOCK": lanes}, ((kernel.size("parallel"), 1),), warps)
 

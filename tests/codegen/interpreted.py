@@ -12,6 +12,7 @@ import sympy
 import torch
 
 from minicompile import passes
+from minicompile.codegen import triton_shape
 from minicompile.codegen.compile import compile_ir, lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.prepare import Views, prepare, storage_strides
@@ -79,16 +80,34 @@ def test_log_is_right_to_a_few_ulp() -> None:
 
 
 EXTREMES = {
-    "all -inf": [-math.inf] * 9000, "a row with inf": [1.0] * 4000 + [math.inf] + [2.0] * 4999,
-    "a row with NaN": [1.0] * 8999 + [math.nan], "starts with -inf": [-math.inf] * 5000 + [3.0] * 4000,
-    "far apart": [-200.0] * 4500 + [90.0] * 4500,
+    "all -inf": [-math.inf] * 900, "a row with inf": [1.0] * 400 + [math.inf] + [2.0] * 499,
+    "a row with NaN": [1.0] * 899 + [math.nan], "starts with -inf": [-math.inf] * 500 + [3.0] * 400,
+    "far apart": [-200.0] * 450 + [90.0] * 450,
 }
+KEPT = {"in registers": (1024, 0, 1), "partly read again": (512, 512, 1), "looped online": (0, 0, 10)}
+"""What of a long row is held, what is read again at most (small: the interpreter is slow); how often it is repeated."""
 
 
+def hold(patch: pytest.MonkeyPatch, held: int, again: int) -> None:
+    for name, value in {"PERSISTENT": 64, "HELD": held, "AGAIN": again, "HELD_WARPS": 4}.items():
+        patch.setattr(triton_shape, name, value)
+
+
+@pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("name", EXTREMES)
-def test_online_softmax_keeps_the_edges(name: str) -> None:
-    x = torch.tensor(EXTREMES[name])[None].repeat(2, 1)
+def test_softmax_of_long_rows_keeps_the_edges(name: str, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, again, times = KEPT[kept]
+    hold(monkeypatch, held, again)
+    x = torch.tensor(EXTREMES[name]).repeat_interleave(times)[None].repeat(2, 1)
     check(lowered(lambda x: (x.log_softmax(1), x.softmax(1)), x), x)
+
+
+@pytest.mark.parametrize("n", [65, 256, 300, 513, 700, 785, 1000, 1024, 1025])
+def test_rows_that_one_processor_holds(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(monkeypatch, 512, 512)
+    x = torch.randn(2, n) + 3
+    check(lowered(lambda x: x.softmax(1) * 1e2, x), x)
+    check(lowered(lambda x: (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True), x), x)
 
 
 @pytest.mark.parametrize("divisor", [0.0, 1e-44, 1e-30, 3.0, 1e38, math.inf, math.nan])
@@ -137,7 +156,8 @@ def test_layer_norm_and_gelu() -> None:
     check(graph, torch.randn(6, 50), torch.randn(50), torch.randn(50))
 
 
-def test_long_rows_are_looped() -> None:
+def test_long_rows_are_looped(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(monkeypatch, 0, 0)
     b = B()
     x = b.input(3, 9000)
     check(b.finish(softmax(b, x), b.sum(x, 1), b.amin(x, 1)), torch.randn(3, 9000))

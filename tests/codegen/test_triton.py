@@ -44,7 +44,11 @@ def scorers() -> dict[str, Graph]:
     b = B()
     graphs["softmax"] = b.finish(softmax(b, b.input(64, 768)))
     b = B()
-    graphs["long softmax"] = b.finish(softmax(b, b.input(64, 32000)))
+    graphs["softmax in registers"] = b.finish(softmax(b, b.input(64, 32000)))
+    b = B()
+    graphs["softmax partly read again"] = b.finish(softmax(b, b.input(64, 50257)))
+    b = B()
+    graphs["looped softmax"] = b.finish(softmax(b, b.input(64, 128256)))
     b = B()
     graphs["entropy"] = b.finish(entropy(b, b.input(32, 196, 768)))
     b = B()
@@ -102,10 +106,19 @@ def test_rows_are_persistent_or_looped() -> None:
     b = B()
     (short,) = kernels(b.finish(softmax(b, b.input(8, 768))))
     b = B()
-    (long,) = kernels(b.finish(softmax(b, b.input(8, 50000))))
+    (long,) = kernels(b.finish(softmax(b, b.input(8, 70000))))
     assert "for start" not in print_triton(short).source and "for start" in print_triton(long).source
     assert [(p.start, p.lanes, p.masked) for p in print_triton(short).shape.pieces] == [
         (0, 256, False), (256, 256, False), (512, 256, False)]
+
+
+def test_a_long_row_is_read_once_but_for_what_registers_cannot_hold() -> None:
+    b = B()
+    (kernel,) = kernels(b.finish(softmax(b, b.input(8, 50257))))
+    text = print_triton(kernel)
+    assert [(p.start, p.lanes, p.masked, p.again) for p in text.shape.pieces] == [
+        (0, 32768, False, False), (32768, 8192, False, True), (40960, 8192, False, True), (49152, 2048, True, True)]
+    assert text.source.count("tl.load(") == 1 + 3 * 3
 
 
 def test_what_lies_on_the_cpu_is_computed_there() -> None:
