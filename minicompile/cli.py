@@ -1,4 +1,4 @@
-"""The command line: `minicompile demo | doctor | explain | compare | explore | trace | cache`.
+"""The command line: `minicompile demo | doctor | explain | compare | explore | trace | compile-only | cache`.
 
 In: arguments. Out: rich tables on the terminal, files where asked. argparse does the reading; each command is one
 function.
@@ -56,6 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_target(trace)
     trace.add_argument("--out", default="trace.json", metavar="FILE", help="the trace (default: trace.json)")
     trace.set_defaults(run=_trace)
+
+    only = commands.add_parser("compile-only", help="the kernels for a GPU that is not there, as machine code")
+    _add_target(only)
+    only.add_argument("--arch", type=int, default=90, help="NVIDIA architecture: 80, 90, 100… (default: 90, Hopper)")
+    only.add_argument("--tune", action="store_true", help="matrix products too, as mode='max-autotune' would try them")
+    only.add_argument("--out", metavar="DIR", help="write each kernel's cubin and Triton text")
+    only.set_defaults(run=_compile_only)
 
     cache = commands.add_parser("cache", help="the folder of compiled kernels")
     cache.add_argument("action", choices=("info", "clear"))
@@ -146,6 +153,23 @@ def _trace(args: argparse.Namespace) -> int:
         from .inspect.trace import write_trace
 
         print(f"wrote {write_trace(minicompile.compile(fn), given, args.out)}")
+
+    return _with_target(args, run)
+
+
+def _compile_only(args: argparse.Namespace) -> int:
+    def run(fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        from pathlib import Path
+
+        from .codegen.cubins import cubins_of_call, write
+
+        graphs = cubins_of_call(fn, given, args.arch, args.tune)
+        for number, found in enumerate(graphs):
+            print(f"graph {number}: {len(found)} kernel(s) for sm_{args.arch}")
+            for cubin in found:
+                print(f"  {cubin}")
+        if args.out:
+            write(graphs, Path(args.out))
 
     return _with_target(args, run)
 

@@ -68,3 +68,23 @@ def test_cache_info_and_clear(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "info"]) == 0
     assert main(["cache", "clear"]) == 0
     assert "removed" in capsys.readouterr().out
+
+
+def test_compile_only_needs_no_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    out = tmp_path / "kernels"
+    assert main(["compile-only", "InformationScorer", "--out", str(out)]) == 0
+    assert "graph 0: 1 kernel(s) for sm_90" in capsys.readouterr().out
+    (code,) = out.glob("graph_0/*.cubin")
+    assert code.read_bytes()[:4] == b"\x7fELF" and "@triton.jit" in code.with_suffix(".py").read_text()
+
+
+def test_compile_only_makes_products_kernels_when_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    file = tmp_path / "program.py"
+    file.write_text("def f(x, w): return (x @ w).relu().sum(1)\n")
+    command = ["compile-only", f"{file}:f", "--arch", "80", "--args", "*torch.ones(2, 32, 32).half()"]
+    assert main(command) == 0
+    assert "mm" not in capsys.readouterr().out
+    assert main([*command, "--tune"]) == 0
+    assert "kernel_mm" in capsys.readouterr().out
