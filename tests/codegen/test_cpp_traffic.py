@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import minicompile
-from minicompile.codegen import cpp_traffic
+from minicompile.codegen import cpp, cpp_traffic
+from minicompile.runtime.compiler import BUILD
 
 LENGTHS = (79, 512, 1039)
 
@@ -100,3 +105,24 @@ def test_the_next_row_is_fetched_while_one_is_worked_on() -> None:
     compiled = minicompile.compile(lambda x: torch.softmax(x, -1))
     compiled(torch.randn(4, 100_000))
     assert f"+ {cpp_traffic.AHEAD // 4}, 0, 2)" in sources(compiled), "a row that fits no cache is read again each time"
+
+
+@pytest.mark.parametrize("flags", [(), ("-march=x86-64",), ("-mavx",)], ids=str)
+def test_a_streaming_copy_writes_these_bytes_and_no_others(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """At every distance from a cache line, for lengths around whole lines, in each instruction set."""
+    if flags and platform.machine() != "x86_64":
+        pytest.skip(f"{platform.machine()} has no {flags}")
+    text, library = tmp_path / "copy.cpp", tmp_path / "copy.so"
+    text.write_text(cpp.translation_unit(['extern "C" void copy(void *to, const void *from, int64_t bytes) '
+                                          "{ mc_stream(to, from, bytes); mc_fence(); }"]))  # fmt: skip
+    subprocess.run(["g++", *BUILD, *flags, str(text), "-o", str(library)], check=True)
+    copy = ctypes.CDLL(str(library)).copy
+    copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    source = torch.arange(1, 513, dtype=torch.int16).to(torch.uint8).clamp(min=1)
+    for start in (0, 1, 4, 33, 63, 64):
+        for length in (0, 1, 31, 63, 64, 65, 127, 128, 200):
+            target = torch.zeros(512, dtype=torch.uint8)
+            copy(target.data_ptr() + start, source.data_ptr() + start % 7, length)
+            wanted = torch.zeros_like(target)
+            wanted[start : start + length] = source[start % 7 : start % 7 + length]
+            assert torch.equal(target, wanted), (start, length)

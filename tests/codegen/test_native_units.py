@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import minicompile
-from minicompile.codegen import compile_ir, cpp_blocks, cpp_build, native_units
+from minicompile.codegen import compile_ir, cpp_blocks, cpp_build, cpp_traffic, native_units
 from minicompile.ir.ops import POINTWISE
 from minicompile.ir.special_ops import SPECIAL
 from minicompile.runtime.compiler import BUILD, SEMANTICS
@@ -53,13 +53,15 @@ TARGETS = {
 def everything() -> str:
     """A source with all functions of the prelude, the block functions included."""
     b = B("everything")
-    x, wide, half = b.input(2, 70), b.input(70, dtype=torch.float64), b.input(2, 70, dtype=torch.bfloat16)
+    x, wide, half = b.input(2, 80), b.input(80, dtype=torch.float64), b.input(2, 80, dtype=torch.bfloat16)
     rows = [row for row in POINTWISE.values() if "f" in row.kinds and row.result == "same" and row.name != "where"]
     rows = [row for row in rows if row not in SPECIAL]  # these are torch's own, from its headers
     outputs = [getattr(b, row.name)(*[node] * row.arity) for row in rows for node in (x, wide)]
     outputs += [b.exp(half), b.sum(b.exp(x), 1), b.amax(b.tanh(x), 1), b.sum(x, 0)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cpp_blocks, "simd_name", lambda: "avx512")
+        for module in (cpp_blocks, cpp_traffic):
+            patch.setattr(module, "simd_name", lambda: "avx512")
+        patch.setattr(cpp_traffic, "STREAMED", 1)
         patch.setattr(cpp_build, "load_kernels", lambda source, wanted: [lambda *_: None for _ in wanted])
         return compile_ir(b.finish(*outputs)).native_source
 
@@ -69,7 +71,7 @@ def test_all_functions_compile_for_other_processors(target: str, everything: str
     command, *flags = TARGETS[target]
     if shutil.which(command) is None:
         pytest.skip(f"there is no {command}")
-    assert "mc_tanh_block(" in everything
+    assert "mc_tanh_block(" in everything and "mc_stream(&" in everything
     build = [flag for flag in BUILD if flag not in ("-O3", "-shared")]
     for i, unit in enumerate(everything.split(native_units.NEXT)):
         text = tmp_path / f"unit{i}.cpp"
