@@ -31,7 +31,7 @@ from .padded_products import pad_products
 from .prepare import Views, prepare
 from .split_reductions import split_reductions
 from .triton_compat import INTERPRETED
-from .wrapper import Launch, write_wrapper
+from .wrapper import Launch, Wrapper, write_wrapper
 
 BACKENDS = ("auto", "cpp", "triton")
 
@@ -73,10 +73,11 @@ def compile_ir(
         built = _build(lowered, backend, _device(graph), tune, seconds)
     with _timed(seconds, "wrapper"):
         launches = {unit: Launch(low.kernel, low.nodes, built.calls[unit]) for unit, low in lowered.items()}
-        wrapper = write_wrapper(prepared, batched.units, launches, views, boxed)
+        records = bool((options or {}).get("cuda_graphs")) and _device(graph) is not None
+        wrapper = write_wrapper(prepared, batched.units, launches, views, boxed, records)
     positions = {node: number for number, node in enumerate(prepared.nodes)}
     return CompiledGraph(
-        call=_recorded(wrapper.call, graph, boxed) if (options or {}).get("cuda_graphs") else wrapper.call,
+        call=_recorded(wrapper, graph, boxed) if records else wrapper.call,
         name=graph.name,
         ir=graph,
         kernels=[
@@ -121,12 +122,12 @@ def _build(
     return result
 
 
-def _recorded(call: Callable[..., Any], graph: Graph, boxed: bool) -> Callable[..., Any]:
-    """The call, recorded as CUDA graphs; as it is for a graph on the CPU."""
+def _recorded(wrapper: Wrapper, graph: Graph, boxed: bool) -> Callable[..., Any]:
+    """The call, recorded as CUDA graphs."""
     from ..runtime.cuda_graphs import GraphedCall
     from .graph_facts import facts_of
 
-    return call if _device(graph) is None else GraphedCall(call, facts_of(graph), boxed)
+    return GraphedCall(wrapper.call, facts_of(graph), boxed, wrapper.kept)
 
 
 def _device(graph: Graph) -> torch.device | None:

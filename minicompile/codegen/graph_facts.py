@@ -19,7 +19,10 @@ def facts_of(graph: Graph) -> Facts:
     }
     tensors = tuple(i for i, node in enumerate(graph.inputs) if isinstance(node.type, TensorType))
     written = frozenset(index for index, _ in graph.writes)
-    return Facts(tensors, written, views, bool(graph.symbols), _why_not(graph))
+    reason = _why_not(graph)
+    types = (node.type for node in (*graph.inputs, *graph.nodes) if isinstance(node.type, TensorType))
+    device = None if reason is not None else next((type.device.index or 0 for type in types), None)
+    return Facts(tensors, written, views, bool(graph.symbols), reason, device)
 
 
 def _why_not(graph: Graph) -> str | None:

@@ -28,6 +28,7 @@ from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.ops import CREATION
 from ..ir.symbols import dim_text, evaluate, free_symbols
 from ..ir.types import Shape, SizeType, TensorType
+from ..runtime.cuda_graph_memory import Kept
 from ..runtime.pages import LARGE, empty_large
 from ..runtime.products import View
 from .extern_calls import ProductCall, operator, writes_where_told
@@ -54,16 +55,23 @@ class Wrapper:
     source: str
     objects: dict[str, Any]  # what the source names
     call: Callable[..., tuple[Any, ...]]
+    kept: Kept | None = None  # allocates all results, where asked for and possible
 
 
 def write_wrapper(
-    graph: Graph, units: Sequence[Unit], launches: dict[Unit, Launch], views: Views, boxed: bool = False
+    graph: Graph,
+    units: Sequence[Unit],
+    launches: dict[Unit, Launch],
+    views: Views,
+    boxed: bool = False,
+    records: bool = False,
 ) -> Wrapper:
     """Write and compile the function. Raises NotImplementedError for a size expression without Python text.
 
     `boxed`: the function takes one list of the inputs and empties it, so that each input dies after its last use.
+    `records`: the function will be recorded as a CUDA graph, so results are allocated by a `Kept`.
     """
-    return _Writer(graph, units, launches, views, boxed).run()
+    return _Writer(graph, units, launches, views, boxed, records).run()
 
 
 @dataclass
@@ -73,12 +81,15 @@ class _Writer:
     launches: dict[Unit, Launch]
     views: Views
     boxed: bool = False
+    records: bool = False
     lines: list[str] = field(default_factory=list)
     names: dict[Node, str] = field(default_factory=dict)  # node → variable that holds its memory
     objects: dict[str, Any] = field(default_factory=dict)
     derived: dict[tuple[Node, Any], str] = field(default_factory=dict)  # views made for extern calls
     given_out: set[Node] = field(default_factory=set)
     direct: dict[Node, Node] = field(default_factory=dict)  # stored node → the input that it is stored into
+    lasting: set[Node] = field(default_factory=set)  # nodes whose memory a result gets, if it is recorded
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         self.read = {arg for node in self.graph.nodes for arg in node.operands()}
@@ -118,7 +129,7 @@ class _Writer:
     def _compile(self) -> Wrapper:
         source = "\n".join(self.lines) + "\n"
         namespace = compile_wrapper(self.graph.name, source, self.objects)
-        return Wrapper(source, self.objects, namespace["call"])
+        return Wrapper(source, self.objects, namespace["call"], self.kept)
 
     def _line(self, text: str) -> None:
         self.lines.append("    " + text)
@@ -168,6 +179,8 @@ class _Writer:
         ours = {node for unit in self.units if not unit.is_extern for node in unit.stored} - set(self.direct)
         ours |= {node for unit in self.units if unit.is_extern for node in unit.stored if writes_where_told(node)}
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
+        if self.records:
+            self._keep_results(ours, plan.reuse)
         for i, unit in enumerate(self.units):
             if unit.is_extern and unit.members[0] in ours:
                 self._product(unit.members[0], plan.reuse)
@@ -180,6 +193,19 @@ class _Writer:
             dead += [self.derived.pop(key) for key in list(self.derived) if key[0] in plan.dies[i]]
             if dead:
                 self._line(f"del {', '.join(dict.fromkeys(dead))}")
+
+    def _keep_results(self, ours: set[Node], reuse: dict[Node, Node]) -> None:
+        """Find the nodes for which the memory of results is allocated; if some of it is not ours, there are none."""
+        nodes = [out.buffer if isinstance(out, BufferView) else out for out in self.graph.outputs]
+        tensors = [node for node in nodes if isinstance(node, Node) and isinstance(node.type, TensorType)]
+        bases = {self.views.base(node) for node in tensors}
+        if not bases <= ours:
+            return
+        for node in bases:
+            while node in reuse:
+                node = reuse[node]
+            self.lasting.add(node)
+        self.kept = Kept(self._empty_function()[1])
 
     def _on_cpu(self) -> bool:
         """Only the CPU's kernels are printed so that they may overwrite what dies; a GPU's allocator has memory."""
@@ -230,9 +256,10 @@ class _Writer:
 
     def _allocate(self, node: Node) -> None:
         self.names[node] = f"buf{len(self.names)}"
-        self._line(f"{self.names[node]} = {self._empty(node.tensor, storage_strides(node))}")
+        self._line(f"{self.names[node]} = {self._empty(node, storage_strides(node))}")
 
-    def _empty(self, type: TensorType, strides: Shape) -> str:
+    def _empty(self, node: Node, strides: Shape) -> str:
+        type = node.tensor
         dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
         sizes = f"{_tuple(type.shape)}, {_tuple(strides)}"
         if type.device.type == "cpu":
@@ -241,13 +268,23 @@ class _Writer:
             fast = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
             if fast is not None:
                 return f"{self._bind('empty_cpu', fast)}({sizes}, {dtype})"
-        if type.device.type == "cuda" and torch.cuda.device_count() == 1:  # else the current one may be another
-            fast = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
-            if fast is not None:
-                return f"{self._bind('empty_cuda', fast)}({sizes}, {dtype})"
-        empty = self._bind("empty_strided", torch.empty_strided)
+        is_kept = self.kept is not None and node in self.lasting
+        if type.device.type == "cuda":
+            name, fast = self._empty_function()
+            allocate = self._bind("empty_kept", self.kept) if is_kept else self._bind(name, fast)
+            if name == "empty_cuda":
+                return f"{allocate}({sizes}, {dtype})"
+        else:
+            allocate = self._bind("empty_strided", torch.empty_strided)
         device = self._bind(f"device_{type.device.type}{type.device.index or 0}", type.device)
-        return f"{empty}({sizes}, dtype={dtype}, device={device})"
+        return f"{allocate}({sizes}, dtype={dtype}, device={device})"
+
+    def _empty_function(self) -> tuple[str, Callable[..., torch.Tensor]]:
+        """What allocates on a GPU, and what it is called."""
+        fast = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
+        if fast is not None and torch.cuda.device_count() == 1:  # else the current one may be another
+            return "empty_cuda", fast
+        return "empty_strided", torch.empty_strided
 
     def _hint(self, size: Any) -> int:
         """A size as it was while tracing; 0 where that is not known."""

@@ -11,10 +11,10 @@ A recording is tied to addresses. The rules, which make that invisible:
 * An output lies in the recording's own memory, and the caller gets an alias. A recording is replayed only when nobody
   holds an output of its last replay (nor a view of one, nor autograd a saved one): otherwise another recording is
   made, and when all are in use, the call runs plainly. So no result is ever overwritten under its owner.
+* A recording is replayed only on the stream that it was made for: on two, runs of it might overlap.
 * What cannot be recorded runs plainly, and `reason` says why.
 
-Every recording has a memory pool of its own: in a shared one, replaying the older would overwrite outputs that the
-younger has put where the older keeps its intermediate results."""
+Where the memory of recordings lies, and what of it they share: cuda_graph_memory.py."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
+
+from .cuda_graph_memory import Asked, Kept, capture
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ class Facts:
         views: output number → the input that it is, or is a view of.
         dynamic: whether sizes are symbolic: then recordings belong to the shapes of a call.
         reason: why nothing can be recorded, or None.
+        device: number of the GPU; None where nothing is recorded, and in tests without one.
     """
 
     tensors: tuple[int, ...]
@@ -59,26 +63,17 @@ class Facts:
     views: dict[int, InputPlace] = field(default_factory=dict)
     dynamic: bool = False
     reason: str | None = None
-
-
-def capture(call: Call, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """Record `call(*args)` on this thread's device. (the graph, the results: their memory is filled by a replay)"""
-    graph = torch.cuda.CUDAGraph()
-    clear = torch._C._cuda_clearCublasWorkspaces  # cuBLAS's scratch memory is to lie in this recording's own pool
-    clear()
-    try:
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            results = call(*args)
-    finally:
-        clear()
-    return graph, results
+    device: int | None = None
 
 
 class Recording:
     """One recorded graph with the memory that it reads and writes."""
 
-    def __init__(self, facts: Facts, call: Call, args: Sequence[Any], copied: frozenset[int], record: Any) -> None:
-        self.facts = facts
+    def __init__(
+        self, facts: Facts, call: Call, args: Sequence[Any], copied: frozenset[int], record: Any,
+        memory: Sequence[torch.Tensor] = (),
+    ) -> None:
+        self.facts, self.memory = facts, memory
         self.copies: list[tuple[int, torch.Tensor]] = []
         actual = list(args)
         for i in sorted(copied):
@@ -174,13 +169,20 @@ _same_addresses = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _same
 
 
 class GraphedCall:
-    """See the module's docstring. `boxed`: the function takes one list of its arguments, and empties it."""
+    """See the module's docstring.
+
+    `boxed`: the function takes one list of its arguments, and empties it. `kept`: allocates all results of its own that
+    the function returns; None where something else allocates some.
+    """
 
     def __init__(
-        self, call: Call, facts: Facts, boxed: bool = False, record: Any = capture,
+        self, call: Call, facts: Facts, boxed: bool = False, kept: Kept | None = None, record: Any = capture,
         is_recording: Callable[[], bool] = torch.cuda.is_current_stream_capturing,
+        stream: Callable[[int], int] | None = None,
     ) -> None:
         self.plain, self.facts, self.boxed, self.record, self.is_recording = call, facts, boxed, record, is_recording
+        self.kept, self.asked = kept, dict[Any, Asked]()
+        self.stream = stream or getattr(torch._C, "_cuda_getCurrentRawStream", None)  # not there in a build for the CPU
         self.call: Call = (lambda *args: call(list(args))) if boxed else call
         self.reason = facts.reason
         self.recordings: dict[Any, list[Recording]] = {}
@@ -192,8 +194,13 @@ class GraphedCall:
             return self.plain(*given)
         try:
             args = list(given[0]) if self.boxed else list(given)
-            # if somebody else is recording, our kernels become a part of that
-            recording = None if self.is_recording() else self._recording(args)
+            key = self._key(args)
+            if self.is_recording():  # by somebody else: our kernels become a part of that
+                recording = None
+            elif key in self.recordings:
+                recording = self._recording(key, args)
+            else:
+                return self._first(key, given)
             if recording is not None:
                 if self.boxed:
                     given[0].clear()
@@ -202,13 +209,20 @@ class GraphedCall:
             self.lock.release()
         return self.plain(*given)
 
-    def _recording(self, args: list[Any]) -> Recording | None:
+    def _first(self, key: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The first call of its kind runs plainly, and tells what memory its results take."""
+        if self.kept is None:
+            results = self.plain(*given)
+        else:
+            with self.kept.noting() as asked:
+                results = self.plain(*given)
+            self.asked[key] = asked
+        self.recordings[key] = []
+        return results
+
+    def _recording(self, key: Any, args: list[Any]) -> Recording | None:
         """The recording to replay; None: run plainly."""
-        key = self._key(args) if self.facts.dynamic else None
-        known = self.recordings.get(key)
-        if known is None:
-            self.recordings[key] = []
-            return None
+        known = self.recordings[key]
         fitting = False
         for recording in known:
             if recording.fits(args):
@@ -219,10 +233,15 @@ class GraphedCall:
             if fitting or not self._copy_what_varies(known, args):
                 return None
             known.clear()
-        return self._record(known, args)
+        return self._record(key, known, args)
 
     def _key(self, args: Sequence[Any]) -> Any:
-        return tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
+        """What recordings belong to: a stream, and the sizes if they vary."""
+        device = self.facts.device
+        stream = None if self.stream is None or device is None else self.stream(device)
+        if not self.facts.dynamic:
+            return stream
+        return stream, tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
 
     def _copy_what_varies(self, known: Sequence[Recording], args: Sequence[Any]) -> bool:
         """Copy the inputs that lay at different addresses from now on; False where that cannot be done."""
@@ -243,11 +262,21 @@ class GraphedCall:
         log.warning("CUDA graphs are not used: %s", reason)
         return False
 
-    def _record(self, known: list[Recording], args: Sequence[Any]) -> Recording | None:
+    def _record(self, key: Any, known: list[Recording], args: Sequence[Any]) -> Recording | None:
         try:
-            recording = Recording(self.facts, self.call, args, self.copied, self.record)
+            recording = self._recorded(key, args)
         except Exception as error:  # whatever the reason: the graph runs without being recorded
             self._give_up(f"recording failed: {type(error).__name__}: {error}")
             return None
         known.append(recording)
         return recording
+
+    def _recorded(self, key: Any, args: Sequence[Any]) -> Recording:
+        """In the stream's shared pool, if results lie elsewhere."""
+        if self.kept is None:
+            return Recording(self.facts, self.call, args, self.copied, self.record)
+        device = self.facts.device
+        stream = key[0] if self.facts.dynamic else key
+        record = self.record if device is None else partial(self.record, place=(device, stream))
+        with self.kept.ready(self.asked[key]) as memory:
+            return Recording(self.facts, self.call, args, self.copied, record, memory)

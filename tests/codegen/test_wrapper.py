@@ -258,3 +258,19 @@ def test_two_views_of_a_whole_buffer_are_two_objects() -> None:
     first, second = (BufferView(buffer, buffer.tensor) for _ in range(2))
     one, other, again = compile_ir(b.finish(first, second, first))(torch.randn(4, 6))
     assert one is again and one is not other and one.data_ptr() == other.data_ptr()
+
+
+def test_results_of_what_is_recorded_are_allocated_apart() -> None:
+    """Their own memory, whatever it was first; not what is only needed on the way; nothing if ATen allocates one."""
+    cuda = torch.device("cuda", 0)
+
+    def recorded(returns_extern: bool) -> str:
+        b = B()
+        x, w = b.input(64, 64, device=cuda), b.input(64, 128, device=cuda)
+        product = b.extern(torch.ops.aten.mm.default, b.exp(x), w, type=tensor_type((64, 128), device=cuda))
+        solved = b.extern(torch.ops.aten.cumsum.default, product, 1, type=tensor_type((64, 128), device=cuda))
+        results = [solved] if returns_extern else [b.relu(solved), b.reshape(b.exp(solved), 8192)]
+        return compile_ir(b.finish(*results), backend="triton", options={"cuda_graphs": True}).wrapper_source
+
+    assert recorded(False).count("= empty_kept(") == 2 and recorded(False).count("= empty_strided(") == 1
+    assert "empty_kept" not in recorded(True)

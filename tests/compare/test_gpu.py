@@ -96,6 +96,47 @@ def test_recorded_results_stay_and_parameters_may_change() -> None:
         close(got, want)
 
 
+def test_recordings_share_memory_and_keep_each_other_s_results() -> None:
+    """Twelve recordings, each with 64 MiB on the way to small results that are held across all the others' replays."""
+
+    def function(k: int) -> Callable[[torch.Tensor], Any]:
+        return lambda x: (((x @ x) * k).sin() @ x).amax(1) + k
+
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    x, before = randn(4096, 4096) / 64, torch.cuda.memory_reserved()
+    functions = [function(k) for k in range(12)]
+    compiled = [minicompile.compile(f, mode="reduce-overhead") for f in functions]
+    held: list[Any] = []
+    with torch.no_grad():
+        for step in range(5):
+            x.add_(0.01)
+            wanted = [f(x) for f in functions]
+            held += [(c(x), want) for c, want in zip(compiled, wanted, strict=True)]
+            if step == 2:
+                held = held[::5]
+        for got, want in held:
+            close(got, want, 1e-3)
+    del wanted
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() - before < 8 * (64 << 20)
+
+
+def test_recordings_of_several_streams() -> None:
+    compiled = minicompile.compile(lambda x: ((x * 2).softmax(1) @ x).relu(), mode="reduce-overhead")
+    streams, x = [torch.cuda.Stream() for _ in range(2)], randn(512, 512)
+    want = ((x * 2).softmax(1) @ x).relu()
+    torch.cuda.synchronize()
+    for _ in range(20):
+        results = []
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                results.append(compiled(x) * 1)
+        torch.cuda.synchronize()
+        for got in results:
+            close(got, want, 1e-3)
+
+
 def test_inputs_written_under_graphs() -> None:
     def step(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         state.mul_(0.9).add_(x)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from minicompile.runtime.cuda_graph_memory import Kept
 from minicompile.runtime.cuda_graphs import RECORDINGS, Facts, GraphedCall, InputPlace
 
 
@@ -17,9 +18,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.recorded = self.replays = 0
+        self.places: list[Any] = []
 
-    def __call__(self, call: Any, args: Any) -> Any:
+    def __call__(self, call: Any, args: Any, place: Any = None) -> Any:
         self.recorded += 1
+        self.places.append(place)
         tensors = [a for a in args if isinstance(a, torch.Tensor) and 0 not in a.stride()]
         before = [a.clone() for a in tensors]
         results = call(*args)
@@ -189,3 +192,60 @@ def test_inside_somebody_else_s_recording_kernels_run_plainly() -> None:
     for _ in range(4):
         call(torch.ones(1))
     assert recorder.recorded == 0
+
+
+def test_recordings_belong_to_streams() -> None:
+    recorder, current = Recorder(), [7]
+    call = plain_graphed(double, Facts((0,), device=0), record=recorder, stream=lambda device: current[0])
+    x = torch.ones(3)
+    for stream in (7, 7, 7, 8, 8, 7, 8, 8):
+        current[0] = stream
+        assert call(x)[0].tolist() == [2.0] * 3
+    assert recorder.recorded == 2 and recorder.places == [None, None]  # of whom else results are, who knows
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_are_allocated_outside_of_what_is_recorded(dynamic: bool) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        asked.append(shape)
+        return torch.empty(shape, dtype=dtype)
+
+    kept = Kept(empty)
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        one, other = kept(tuple(x.shape), dtype=torch.float32), kept((1,), dtype=torch.float64)
+        return one.copy_(x * 2), other.fill_(float(x.sum()))
+
+    recorder = Recorder()
+    facts = Facts((0,), dynamic=dynamic, device=1)
+    call = plain_graphed(fn, facts, record=recorder, kept=kept, stream=lambda device: 5)
+    for size in (3, 4) if dynamic else (3,):
+        asked.clear()
+        x = torch.ones(size)
+        for step in range(3):
+            x.fill_(step)
+            doubled, total = call(x)
+            assert doubled.tolist() == [2.0 * step] * size and total.item() == step * size
+            if step == 1:
+                assert asked == [(size,), (1,)] * 2 + [(size,), (1,)]  # the first call; before recording; our replay
+            del doubled, total
+        (recording,) = call.recordings[call._key([x])]
+        assert [m.data_ptr() for m in recording.memory] == [r.data_ptr() for r in recording.results]
+    assert recorder.places == [(1, 5)] * recorder.recorded
+
+
+def test_what_is_kept_is_each_thread_s_own() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    kept = Kept(torch.empty)
+    with kept.noting() as asked, ThreadPoolExecutor(1) as pool:
+        kept(2)
+        pool.submit(kept, 3).result()
+    assert asked == [((2,), {})]
+    with kept.ready(asked) as memory, ThreadPoolExecutor(1) as pool:
+        assert pool.submit(kept, 2).result() is not memory[0] and kept(2) is memory[0]
+        with pytest.raises(StopIteration):
+            kept(2)
+    assert kept(2) is not memory[0]
