@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
+
 from ..ir.symbols import evaluate
 from ..ir.types import Dim
 from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
@@ -120,10 +122,12 @@ def alternatives(kernel: Kernel) -> list[Shape]:
     else:
         warps = (first.num_warps // 2, first.num_warps * 2, first.num_warps * 4)
         found += [replace(first, num_warps=w) for w in warps if 1 <= w <= 16]
+        if kernel.hint("reduce") > PERSISTENT and first.pieces:
+            found.append(_looped(kernel, 1))
         rows = first.blocks["XBLOCK"] * 2
         if first.pieces and rows * first.pieces[0].lanes <= 4096:
             found.append(replace(first, blocks={**first.blocks, "XBLOCK": rows}, grid=((first.grid[0][0], rows),)))
-    return list({(*s.blocks.values(), s.num_warps): s for s in found}.values())
+    return list({(*s.blocks.values(), len(s.pieces), s.num_warps): s for s in found}.values())
 
 
 # --- pointwise ------------------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ def _tile(kernel: Kernel, axes: tuple[Axis, ...], height: int = 64, width: int =
 def _rows(kernel: Kernel) -> Shape:
     size, rows = kernel.size("reduce"), max(kernel.hint("parallel"), 1)
     if isinstance(size, int) and PERSISTENT < size <= HELD + AGAIN and _reads_twice(kernel):
-        return _held(kernel, size)
+        return _looped(kernel, rows) if _is_wide(kernel) else _held(kernel, size)
     if not isinstance(size, int) or size > PERSISTENT:
         return _looped(kernel, rows)
     pieces = _pieces(kernel, max(size, 1))
@@ -223,6 +227,11 @@ def _reads_twice(kernel: Kernel) -> bool:
     """Whether a loop would read its one operand again to store whole rows of what it computes."""
     has_scan = any(value.op == "scan" for value in kernel.body)
     return _stores_rows(kernel) and _operands(kernel) == 1 and not has_scan
+
+
+def _is_wide(kernel: Kernel) -> bool:
+    """Whether values take two registers each."""
+    return any(value.dtype == torch.float64 for value in kernel.body)
 
 
 def _held(kernel: Kernel, size: int) -> Shape:

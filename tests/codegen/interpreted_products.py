@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+import minicompile
 from minicompile import passes
 from minicompile.codegen import matmul_choice
 from minicompile.codegen.compile import compile_ir
@@ -151,6 +152,30 @@ def test_every_size_of_tiles(config: Config, monkeypatch: pytest.MonkeyPatch) ->
         m, k, n = size
         check(FORMS["exp before both"], matrix(m, k), matrix(k, n), matrix(m, n))
         check(FORMS["bias, gelu"], matrix(m, k), matrix(k, n), matrix(m, n))
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.norm = torch.nn.Linear(48, 96), torch.nn.Linear(96, 48), torch.nn.LayerNorm(48)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.down(F.gelu(self.up(self.norm(x))))
+        return F.cross_entropy(x, x.argmax(1).detach())
+
+
+def test_a_network_s_gradients_are_eager_s() -> None:
+    eager, ours = Net(), Net()
+    ours.load_state_dict(eager.state_dict())
+    compiled = minicompile.compile(ours, mode="max-autotune-no-cudagraphs", backend="triton")
+    for _ in range(2):
+        x = torch.randn(33, 48)
+        eager(x).backward()
+        compiled(x).backward()
+        for one, other in zip(eager.parameters(), ours.parameters(), strict=True):
+            torch.testing.assert_close(other.grad, one.grad, rtol=1e-5, atol=1e-6)
+    said = [d.reason for d in minicompile.explain(compiled)(x).fusions]
+    assert sum("matmul template" in reason for reason in said) == 6
 
 
 def test_what_is_said() -> None:

@@ -128,3 +128,15 @@ def test_what_lies_on_the_cpu_is_computed_there() -> None:
     count, x = b.input(64), b.input(64, device=cuda)
     graph = compile_ir(b.finish(b.add(count, 1.0), b.add(x, 1.0)), backend="triton")
     assert [kernel.language for kernel in graph.kernels] == ["cpp", "triton"]
+
+
+def test_max_autotune_tries_other_shapes_for_long_rows_too() -> None:
+    from minicompile.codegen.triton_shape import alternatives
+
+    b = B()
+    (kernel,) = kernels(b.finish(softmax(b, b.input(8, 50257))))
+    found = alternatives(kernel)
+    assert {bool(shape.pieces) for shape in found} == {True, False} and len({shape.num_warps for shape in found}) > 1
+    b = B()
+    (wide,) = kernels(b.finish(softmax(b, b.input(8, 50257, dtype=torch.float64))))
+    assert "for start" in print_triton(wide).source  # two registers an element
