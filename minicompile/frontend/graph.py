@@ -116,15 +116,17 @@ class GraphBuilder:
         return value
 
     def _dynamic_dims(self, tensor: torch.Tensor, source: Source) -> tuple[int, ...]:
-        """Dimensions to make symbolic. Parameters and buffers stay as they are: the model's sizes, not the call's."""
+        """Dimensions to make symbolic. Parameters stay as they are, and buffers until they are seen to vary: those are
+        the model's sizes, not the call's."""
         marked: frozenset[int] = getattr(tensor, "_minicompile_dynamic", frozenset())
-        is_models = isinstance(tensor, torch.nn.Parameter) or isinstance(source, ModuleMemberSource)
-        if self.shapes is None or (is_models and not marked):
+        if self.shapes is None:
             if marked and self.may_be_marked:
                 raise MarkedDynamic
             return ()
         wanted = marked | self.open.sizes.get(source, frozenset())
-        dims = [dim for dim in dynamic_dims(tensor, True) if self.dynamic or dim in wanted]
+        is_models = isinstance(tensor, torch.nn.Parameter) or isinstance(source, ModuleMemberSource)
+        every = self.dynamic and not is_models
+        dims = [dim for dim in dynamic_dims(tensor, True) if every or dim in wanted]
         return tuple(dim for dim in dims if dim not in getattr(tensor, "_minicompile_static", ()))
 
     def _fakify(self, tr: Tracer, tensor: torch.Tensor, source: Source, dims: tuple[int, ...]) -> torch.Tensor:
@@ -203,7 +205,7 @@ class GraphBuilder:
         return node
 
     def _size_arithmetic(self, tr: Tracer, expr: Any, example: Any) -> Any:
-        op = _SIZE_OPERATORS.get(type(expr).__name__)
+        op = _SIZE_OPERATORS.get(type(expr).__name__) if not _is_root(expr) else None
         if op is None:
             tr.changed()
             number = self._example_of(expr, example)
@@ -507,12 +509,18 @@ class GraphArguments:
 
 
 _SIZE_OPERATORS: dict[str, Any] = {
-    "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv,
-    "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max, "Min": torch.sym_min,
+    "Add": operator.add, "Mul": operator.mul, "Pow": operator.pow,
+    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod,
+    "PythonMod": operator.mod, "Max": torch.sym_max, "Min": torch.sym_min,
     "Abs": abs, "ToFloat": torch.sym_float, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
     "OpaqueUnaryFn_sqrt": torch.sym_sqrt,
     "TruncToInt": torch.sym_int, "FloorToInt": math.floor, "CeilToInt": math.ceil,
 }  # fmt: skip
+
+
+def _is_root(expr: Any) -> bool:
+    """A power that is no product, for an exponent that is not a natural number."""
+    return bool(expr.is_Pow) and not (expr.args[1].is_Integer and expr.args[1] > 0)
 
 
 def _leaves(tree: Any) -> list[Any]:

@@ -485,7 +485,7 @@ def _unpack_ex(tr: Tracer, frame: Frame, arg: int) -> None:
 
 @opcode("FORMAT_VALUE")
 def _format_value(tr: Tracer, frame: Frame, arg: tuple[Any, bool]) -> None:
-    from .values.builtins import formatted
+    from .values.texts import formatted
 
     conversion, has_spec = arg
     spec = frame.pop(tr) if has_spec else ConstantValue("")
@@ -503,7 +503,7 @@ def _convert_value(tr: Tracer, frame: Frame, conversion: Any) -> None:
 
 def converted(tr: Tracer, value: Value, conversion: Any) -> Value:
     """`!s`, `!r` and `!a` in an f-string."""
-    from .values.builtins import text_of
+    from .values.texts import text_of
 
     return text_of(tr, value, conversion, "__str__" if conversion is str else "__repr__").realize(tr)
 

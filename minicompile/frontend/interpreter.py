@@ -110,6 +110,7 @@ def load_handlers() -> None:
         signatures,
         tees,
         tensor_hooks,
+        texts,
         torch_functions,
         transforms,
         wrappers,

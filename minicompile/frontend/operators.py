@@ -90,6 +90,12 @@ def _tensor_with_object(
 
 
 def _fold_or_compare(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
+    if op is operator.mod and isinstance(left, ConstantValue):
+        from .values.texts import filled_in
+
+        text = filled_in(tr, left, right)
+        if text is not None:
+            return text
     try:
         return tr.fold(op, specialized(tr, left), specialized(tr, right))
     except NotConstant:

@@ -27,7 +27,7 @@ from .sources import ConstSource, Source
 from .values.base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .values.classes import ClassValue
 from .values.computed import ComputedValue
-from .values.constant import ConstantValue, SymIntValue, is_constant_object, specialized
+from .values.constant import ConstantValue, OpenValue, SymIntValue, is_constant_object, specialized
 from .values.containers import DictValue, SequenceValue, SetValue
 from .values.functions import CellValue, FunctionValue, bind_arguments
 from .values.generators import GeneratorValue
@@ -308,7 +308,10 @@ class Tracer:
         return self.constant(result, anchored=False)
 
     def _constant_of(self, value: Value) -> Any:
-        return specialized(self, value.realize(self)).const(self)
+        value = value.realize(self)
+        if isinstance(value, SequenceValue) and _holds_open_numbers(self, value):
+            value = SequenceValue(value.kind, [specialized(self, item.realize(self)) for item in value.elements])
+        return specialized(self, value).const(self)
 
     def key(self, value: Value) -> Any:
         """A hashable stand-in for a dict key or set element; see values.hashing."""
@@ -398,6 +401,14 @@ class _GlobalsValue(Value):
         from .sources import GlobalsSource
 
         self.source = GlobalsSource(base)
+
+
+def _holds_open_numbers(tr: Tracer, value: SequenceValue) -> bool:
+    """Whether it is constants and open numbers, and nothing else."""
+    items = [item.realize(tr) for item in value.elements]
+    return any(isinstance(item, OpenValue) for item in items) and all(
+        isinstance(item, (ConstantValue, OpenValue)) for item in items
+    )
 
 
 def _same_class(value: Value, target: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -42,6 +43,18 @@ PROGRAMS = {
     "in place": lambda x: x.clone().mul_(2).add_(x.shape[0]),
     "outer": lambda x: x[:, :1] * x[:, 0],
     "strides asked for": lambda x: restrided(torch.cat([x, x])[:, None].transpose(0, -1).flip(0)),
+    "powers": lambda x: x * x.shape[0] ** 2 + torch.zeros(x.shape[0] * x.shape[0]).sum() + (x.shape[0] + 1) ** 3,
+    "products": lambda x: (x.reshape(math.prod(x.shape)), x / math.prod(x.shape[:-1]), math.prod((), start=x.size(0))),
+    "logarithm": lambda x: x * math.log(x.shape[0]) + math.log2(x.shape[0] + 1),
+    "tensors of sizes": lambda x: (torch.tensor(x.shape[0]), torch.tensor(x.shape), torch.as_tensor([x.size(0), 2.0])),
+    "tensor of sizes written to": lambda x: torch.tensor([[x.shape[0], 0], [1, 2]], dtype=torch.float64).add_(1),
+    "tensor of fractions": lambda x: torch.tensor([x.shape[0] / 3, 1]) * x[0, 0],
+    "broadcast shapes": lambda x: x.new_zeros(torch.broadcast_shapes(x.shape, (2, 1, 1), 6)),
+    "text of a shape": lambda x: (x + 1, f"{x.shape}", str(x.shape), repr(x.size()), str(list(x.shape))),
+    "text of containers": lambda x: (x + 1, f"{(x.shape[0],)} {[len(x), 'a']}", str({"n": len(x), 2: (1.5, None)})),
+    "text by percent": lambda x: (x + 1, "%d rows" % x.shape[0], "%s of %3d%%" % (x.shape[0], x.shape[1])),  # noqa: UP031
+    "text by format": lambda x: (x + 1, "{} x {:>4}".format(*x.shape), "{1}{{{0}".format(x.shape[0], "a")),  # noqa: UP030, UP032
+    "text by join": lambda x: (x + 1, "x".join(str(size) for size in x.shape), ", ".join(map(str, [*x.shape, 3]))),
     "max of sizes": lambda x: torch.zeros(max(x.shape[0], 4)) + min(x.shape[0], 3),
 }  # fmt: skip
 
@@ -169,6 +182,38 @@ def test_layouts_under_symbols():
         base = torch.randn(size, 6)
         for x in (base, base.t().contiguous().t(), torch.randn(size, 12)[:, ::2], base[:1].expand(size, 6)):
             assert_same(compiled(x), fn(x))
+
+
+class Growing(nn.Module):
+    """A cache that becomes longer with each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 0, 4))
+        self.length = 0
+
+    def forward(self, x):
+        self.cache = torch.cat([self.cache, x], 1)
+        self.length += x.shape[1]
+        return (self.cache.softmax(1) * x).sum(1) / self.length
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_a_buffer_that_grows_is_open_once_it_has_grown(dynamic):
+    eager, model = Growing(), Growing()
+    compiled = minicompile.compile(model, dynamic=dynamic, fullgraph=True)
+    for _ in range(12):
+        x = torch.randn(2, 1, 4)
+        assert_same(compiled(x), eager(x))
+    assert model.cache.shape == (2, 12, 4)
+    assert len(compiled.entries) <= 4, compiled.recompiles  # of length 0, of 1, the first of more, all others
+
+
+def test_a_buffer_that_never_varied_stays_as_it_is():
+    model = nn.BatchNorm1d(6).eval()
+    compiled = minicompile.compile(model, dynamic=True)
+    compiled(torch.randn(4, 6))
+    assert "self.running_mean is a Tensor torch.float32 (6)" in str(compiled.entries[0].guards)
 
 
 def test_static_never_opens_a_size():

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import abc
 import functools
+import math
 import operator
-import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ from ..breaks import Break, BreakKind, unsupported_call
 from .annotations import AnnotationValue
 from .base import Kwargs, NotConstant, Value, fail
 from .callables import RULES, Rule, class_object, rule
-from .computed import call_computed, computed, formatted_number
-from .constant import ConstantValue, OpenValue, SymIntValue, specialized
+from .computed import call_computed
+from .constant import ConstantValue, SymIntValue, specialized
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ZipValue
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -339,78 +339,6 @@ def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> 
     return tr.fold(kind, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
 
 
-def _text_rule(fn: Any, how: str) -> None:
-    def trace(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
-        if len(args) == 1 and not kwargs:
-            return text_of(tr, args[0].realize(tr), fn, how)
-        return tr.fold(fn, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
-
-    RULES[fn] = trace
-
-
-for _fn, _how in ((str, "__str__"), (repr, "__repr__"), (ascii, "__repr__")):
-    _text_rule(_fn, _how)
-
-
-def text_of(tr: Tracer, value: Value, fn: Any, how: str) -> Value:
-    """`str(value)`, `repr(value)`, `ascii(value)`: the object's own method, or the constant's text."""
-    own = value.text(tr, how)
-    if own is not None:
-        return tr.fold(ascii if fn is ascii else str, own) if fn is ascii else own
-    try:
-        if isinstance(value, SymIntValue):
-            return computed(tr, str, "str({0})", [value])
-        return tr.fold(fn, specialized(tr, value))
-    except NotConstant:
-        inside = _text_of_container(tr, value) if fn is not ascii else None
-        if inside is not None:
-            return ConstantValue(inside)
-        raise unsupported_call(f"{fn.__name__}()", "needs the text of an object that is not a constant") from None
-
-
-def _text_of_container(tr: Tracer, value: Value) -> str | None:
-    """The text of a list, tuple or dict with objects in it, which have their own. None for anything else."""
-    from .containers import DictValue, SequenceValue
-
-    def text(item: Value) -> str:
-        return text_of(tr, item.realize(tr), repr, "__repr__").const(tr)
-
-    if tr.texts.count(id(value)):
-        raise unsupported_call("repr()", "meets a container that holds itself")
-    tr.texts.append(id(value))
-    try:
-        if isinstance(value, SequenceValue) and value.kind in (list, tuple):
-            parts = ", ".join(map(text, value.elements))
-            return f"[{parts}]" if value.kind is list else f"({parts}{',' * (len(value.elements) == 1)})"
-        if isinstance(value, DictValue) and value.kind is dict:
-            items = value.entries.items()
-            return "{" + ", ".join(f"{text(value.key_value(tr, key))}: {text(item)}" for key, item in items) + "}"
-        return None
-    finally:
-        tr.texts.pop()
-
-
-@rule(format)
-def _format(tr: Tracer, value: Value, spec: Value | None = None) -> Value:
-    return formatted(tr, value.realize(tr), spec or ConstantValue(""))
-
-
-def formatted(tr: Tracer, value: Value, spec: Value) -> Value:
-    """`format(value, spec)`. Raises NotConstant, or Break."""
-    from .classes import ClassValue
-
-    if not isinstance(value, (ObjectValue, ClassValue)):
-        if isinstance(value, OpenValue) and isinstance(spec.realize(tr), ConstantValue):
-            return formatted_number(tr, value, spec.realize(tr).const(tr))
-        return tr.fold(format, specialized(tr, value), spec)
-    own = static_lookup(value.python_type(), "__format__")
-    if isinstance(own, types.FunctionType) and isinstance(value, ObjectValue):
-        return value.method(tr, "__format__", own).call(tr, [spec], {})
-    if own is not object.__format__ or spec.realize(tr).const(tr):
-        raise unsupported_call("format()", "needs the text of an object that is not a constant")
-    return text_of(tr, value, str, "__str__")
-
-
 @rule(any)
 def _any(tr: Tracer, iterable: Value) -> Value:
     return ConstantValue(any(item.truth(tr) for item in each(tr, iterable)))
@@ -428,6 +356,16 @@ def _sum(tr: Tracer, iterable: Value, start: Value | None = None) -> Value:
     result: Value = start.realize(tr) if start is not None else ConstantValue(0)
     for item in each(tr, iterable):
         result = binary(tr, operator.add, result, item)
+    return result
+
+
+@rule(math.prod)
+def _product(tr: Tracer, iterable: Value, *, start: Value | None = None) -> Value:
+    from ..operators import binary
+
+    result: Value = start.realize(tr) if start is not None else ConstantValue(1)
+    for item in each(tr, iterable):
+        result = binary(tr, operator.mul, result, item)
     return result
 
 

@@ -117,6 +117,7 @@ def function_name(fn: Any) -> str:
 def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a function object that is known."""
     from .arrays import call_numpy, numpy_name
+    from .texts import call_text
     from .torch_functions import call_torch, is_torch_function
 
     name = numpy_name(fn)
@@ -140,7 +141,7 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if is_pure(fn):
         if getattr(fn, "__name__", "") in _READS_ALL:
             args = [_read(tr, arg.realize(tr)) for arg in args]
-        computed = call_computed(tr, fn, args) if not kwargs else None
+        computed = call_computed(tr, fn, args) or call_text(tr, fn, args) if not kwargs else None
         if computed is not None:
             return computed
         try:

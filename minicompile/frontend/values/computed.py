@@ -203,6 +203,8 @@ def _symbolic(fn: Any, operands: list[Value]) -> torch.SymFloat | None:
     if any(isinstance(value, ComputedValue) for value in operands):
         return None
     fn = {math.sqrt: torch.sym_sqrt, float: torch.sym_float}.get(fn, fn)
+    if getattr(fn, "__module__", None) == "math":  # it asks for the number
+        return None
     try:
         result = fn(*(value.sym if isinstance(value, SymIntValue) else value.value for value in operands))  # type: ignore[attr-defined]
     except Exception:

@@ -18,6 +18,7 @@ from .base import Args, Kwargs, Value, fail
 from .callables import RULES, is_safe_to_hash, rule, traced_as
 from .constant import ConstantValue, SymIntValue
 from .numpy_scalars import with_dtype
+from .tensor_literals import tensor_of_numbers
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -125,6 +126,10 @@ def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
 
         if isinstance(args[0].realize(tr), ArrayValue):
             return _tensor_of(tr, fn, args[0], copied=name == "torch.tensor")
+    if len(args) == 1 and name in ("torch.tensor", "torch.as_tensor"):
+        made = tensor_of_numbers(tr, args[0].realize(tr), kwargs)
+        if made is not None:
+            return made
     if args and short in ("is_floating_point", "is_complex", "numel", "is_inference", "is_signed", "is_conj", "is_neg"):
         owner = args[0].realize(tr)
         if isinstance(owner, TensorValue):
@@ -255,7 +260,21 @@ def _broadcast_tensors(tr: Tracer, *tensors: Value) -> Value:
 
 @rule(torch.broadcast_shapes)
 def _broadcast_shapes(tr: Tracer, *shapes: Value) -> Value:
-    return tr.fold(torch.broadcast_shapes, *shapes)
+    from .containers import SequenceValue
+
+    realized = [shape.realize(tr) for shape in shapes]
+    sizes = [
+        [item.realize(tr) for item in shape.elements] if isinstance(shape, SequenceValue) else [shape]
+        for shape in realized
+    ]
+    if not any(isinstance(size, SymIntValue) for shape in sizes for size in shape):
+        return tr.fold(torch.broadcast_shapes, *shapes)
+    numbers = [[size.sym if isinstance(size, SymIntValue) else size.const(tr) for size in shape] for shape in sizes]
+    try:
+        result = torch.broadcast_shapes(*map(tuple, numbers))
+    except RuntimeError as error:
+        fail(error)
+    return SequenceValue(torch.Size, [tr.number(size) for size in result])
 
 
 @rule(torch.sym_int)
