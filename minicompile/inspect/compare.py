@@ -6,12 +6,13 @@ time, the cost of a call alone, and how far the results are from eager's and fro
 
 from __future__ import annotations
 
+import io
 import json
 import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from .accuracy import in_float64, max_error
 from .explain import Explanation, explain
 from .stacks import Stack, our_stack, their_stack
 from .timing import Timing, interleaved
+from .uncompiled import compiled_for_looking
 
 OURS, THEIRS, EAGER = "minicompile", "torch.compile", "eager"
 
@@ -114,31 +116,40 @@ def compare(
 ) -> Comparison:
     """Run `fn(*args, **kwargs)` in eager, through minicompile and (if `inductor`) through torch.compile.
 
-    The function is called many times: it should not have lasting effects. Steady times are interleaved medians.
+    The function is called many times: it should not have lasting effects; what it prints is shown once. Steady times
+    are interleaved medians.
 
     Args:
         rounds: how many turns each candidate gets.
         cold: both compilers work without their caches, so that first calls can be compared and every stage is seen;
             False: first calls as they come, and torch.compile's stages are not looked into.
     """
-    import minicompile
-
+    compiled = compiled_for_looking(fn)
     run = _Run(fn, args, kwargs)
-    once = _warm_up(inductor) if cold else {}
-    with _without_caches() if cold else nullcontext():
-        run.add(OURS, minicompile.compile(fn))
-        explanation = explain(run.calls[OURS])(*args, **kwargs)
-    stacks = {OURS: our_stack(explanation)}
-    if inductor and cold:
-        stacks[THEIRS] = _watched(run)
-    elif inductor:
-        run.add(THEIRS, torch.compile(fn))
-    times = interleaved({name: run.bound(name) for name in run.calls}, rounds=rounds)
-    empty = _empty_calls(run, inductor) if cold else {}
-    costs = interleaved(empty, rounds=rounds) if empty else {}
+    with redirect_stdout(_Nowhere()):  # what the function prints was seen once
+        once = _warm_up(inductor) if cold else {}
+        with _without_caches() if cold else nullcontext():
+            run.add(OURS, compiled)
+            explanation = explain(compiled)(*args, **kwargs)
+        stacks = {OURS: our_stack(explanation)}
+        if inductor and cold:
+            stacks[THEIRS] = _watched(run)
+        elif inductor:
+            run.add(THEIRS, torch.compile(fn))
+        times = interleaved({name: run.bound(name) for name in run.calls}, rounds=rounds)
+        empty = _empty_calls(run, inductor) if cold else {}
+        costs = interleaved(empty, rounds=rounds) if empty else {}
+        errors64 = run.errors64()
     return Comparison(
-        run.first, times, run.errors, explanation, stacks, run.errors64(), costs, title_of(fn), machine_text(args), once
+        run.first, times, run.errors, explanation, stacks, errors64, costs, title_of(fn), machine_text(args), once
     )
+
+
+class _Nowhere(io.TextIOBase):
+    """A stream that forgets."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 class _Run:

@@ -101,8 +101,9 @@ def _table(title: str, columns: list[str]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
         is_text = number == 0 or column in ("language", "operations")
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=number == 0)
+        justify: Any = "left" if is_text else "right"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column != "operations")
     return table

@@ -100,12 +100,13 @@ class Explanation:
     @property
     def ran_wholly_in_eager(self) -> bool:
         """Whether nothing was compiled at all."""
-        return bool(self.entries) and not self.graphs
+        return not self.graphs
 
     @staticmethod
-    def of(entries: list[Entry], recompiles: Sequence[RecompileRecord] = ()) -> Explanation:
-        """Collect over entries; a break that several entries met counts once."""
+    def of(entries: list[Entry], recompiles: Sequence[RecompileRecord] = (), why_none: str = "") -> Explanation:
+        """Collect over entries; a break that several entries met counts once. `why_none`: why there are none."""
         graphs = [graph for entry in entries for graph in entry.graphs]
+        eager = [entry.eager for entry in entries if entry.eager] or [why_none]
         return Explanation(
             entries=entries,
             graphs=graphs,
@@ -113,7 +114,7 @@ class Explanation:
             kernels=[kernel for graph in graphs for kernel in getattr(graph.compiled, "kernels", ())],
             guards=[[str(guard) for guard in entry.guards] for entry in entries],
             glue=[entry.code for entry in entries],
-            eager=list(dict.fromkeys(entry.eager for entry in entries if entry.eager)),
+            eager=list(dict.fromkeys(filter(None, eager))),
             recompiles=list(recompiles),
         )
 
@@ -136,12 +137,20 @@ def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation
     A function that `minicompile.compile` returned is explained as it stands, with all its entries so far; anything
     else is compiled afresh with `options`.
     """
-    from ..api import CompiledFunction, CompiledModule, compile
+    from .uncompiled import compiled_for_looking
 
-    compiled: Any = fn if isinstance(fn, (CompiledFunction, CompiledModule)) else compile(fn, **options)
+    compiled = compiled_for_looking(fn, **options)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         compiled(*args, **kwargs)
-        return Explanation.of(compiled.entries, compiled.recompiles)
+        return explanation_of(compiled)
 
     return explained
+
+
+def explanation_of(compiled: Any) -> Explanation:
+    """Of a compiled function as it stands."""
+    from .uncompiled import why_uncompiled
+
+    entries = compiled.entries
+    return Explanation.of(entries, compiled.recompiles, "" if entries else why_uncompiled(compiled))

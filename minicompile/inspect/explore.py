@@ -16,7 +16,7 @@ from typing import Any
 from ..config import config
 from ..frontend.observer import watching
 from .compare import machine_text, title_of
-from .explain import Explanation
+from .explain import Explanation, explanation_of
 from .recorder import Recorder
 
 
@@ -77,14 +77,14 @@ def explore(
         more_calls: argument tuples of further calls, in order: to see guards fail, and code compiled again.
         options: of `minicompile.compile`.
     """
-    from ..api import compile
     from .explore_data import collect
+    from .uncompiled import compiled_for_looking
 
     recorder = Recorder()
     with config.patch(entry_cache=False), watching(recorder):
-        compiled = compile(fn, **options)
+        compiled = compiled_for_looking(fn, **options)
         calls = [_watched(number, compiled, given) for number, given in enumerate([args, *more_calls], start=1)]
-    explanation = Explanation.of(compiled.entries, compiled.recompiles)
+    explanation = explanation_of(compiled)
     data = collect(title_of(fn), machine_text(args), explanation, recorder.recordings, calls)
     return Exploration(data, explanation, calls)
 
@@ -102,7 +102,7 @@ def _watched(number: int, compiled: Any, args: tuple[Any, ...]) -> CallRecord:
     elif made:
         outcome = "compiled again" if failed else "compiled"
     else:
-        outcome = "eager" if failed else "hit"
+        outcome = "eager" if failed or not compiled.entries else "hit"
     return CallRecord(number, ", ".join(map(_argument_text, args)), outcome, failed, spent, made)
 
 

@@ -139,7 +139,8 @@ def _plain(text: str) -> str:
 def _facts(explanation: Explanation, halves: Halves, calls: list[CallRecord]) -> dict[str, Any]:
     return {
         "breaks": [{**asdict(row), "key": line_key(row.file, row.line)} for row in explanation.advice],
-        "eager": [f"{entry.name}: {entry.eager}" for entry in explanation.entries if entry.eager],
+        "eager": [f"{entry.name}: {entry.eager}" for entry in explanation.entries if entry.eager]
+        or ([] if explanation.entries else explanation.eager),
         "kernels": list(_kernels(halves)),
         "least_bytes": explanation.least_bytes,
         "refusals": [asdict(decision) for decision in explanation.fusions if not decision.fused],
