@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .errors import BackendError, CompilerMissing
+from .timeline import record, stage
 
 if TYPE_CHECKING:
     from .codegen.compiled import CompiledGraph
@@ -66,15 +67,13 @@ def compile_graph(
 
 @contextmanager
 def _stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    except CompilerMissing:
-        raise
-    except Exception as error:
-        raise BackendError(name, error) from error
-    finally:
-        seconds[name] = time.perf_counter() - start
+    with stage(name, seconds):
+        try:
+            yield
+        except CompilerMissing:
+            raise
+        except Exception as error:
+            raise BackendError(name, error) from error
 
 
 def compile_training(
@@ -165,9 +164,12 @@ class _BackwardCompiler:
         if missing:
             first = len(graph.inputs) - self.n_tangents
             graph = without_tangents(graph, range(first, len(graph.inputs)), missing)
+        start = time.perf_counter()
         try:
             with _stage("backward", {}):
-                return compile_ir(run_passes(graph), backend=self.target, options=self.options, boxed=True)
+                made = compile_ir(run_passes(graph), backend=self.target, options=self.options, boxed=True)
+            made.span = record(f"compile backward of {graph.name}", start, time.perf_counter())
+            return made
         except (BackendError, CompilerMissing) as error:
             if config.strict:
                 raise

@@ -9,7 +9,7 @@ import ctypes
 import functools
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -43,6 +43,22 @@ def hide_from_dynamo(code: CodeType) -> None:
     module = torch._C._dynamo.eval_frame
     skip = module._FrameAction.SKIP
     module.set_code_exec_strategy(code, module._FrameExecStrategy(skip, skip))
+
+
+def when_profiling(start: Callable[[], None], stop: Callable[[], None]) -> None:
+    """Have functions called just before any profiler of torch's starts, and when it has stopped."""
+    from torch.autograd import profiler
+
+    def chained(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+        def both() -> None:
+            first()
+            second()
+
+        return both
+
+    if hasattr(profiler, "_run_on_profiler_start"):
+        profiler._run_on_profiler_start = chained(profiler._run_on_profiler_start, start)
+        profiler._run_on_profiler_stop = chained(profiler._run_on_profiler_stop, stop)
 
 
 @contextmanager

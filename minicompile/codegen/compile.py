@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +19,7 @@ from ..config import config
 from ..ir.graph import Graph, Node
 from ..ir.ops import CREATION
 from ..ir.types import Dim, TensorType
+from ..timeline import stage
 from .batches import batch
 from .compiled import CompiledGraph, KernelInfo
 from .fusion import Unit, fuse
@@ -56,11 +55,11 @@ def compile_ir(
     backend = choose_backend(graph, backend)
     seconds: dict[str, float] = {}
     tune = bool((options or {}).get("tune"))
-    with _timed(seconds, "fusion"):
+    with stage("fusion", seconds):
         prepared = prepare(pad_products(split_reductions(graph)) if backend == "triton" else graph)
         views = Views()
         plan = fuse(prepared, views)
-    with _timed(seconds, "kernels"):
+    with stage("kernels", seconds):
         exact = bool({"exact_rounding": config.exact_rounding or config.exact, **(options or {})}["exact_rounding"])
         lowered = lower_units(plan.units, prepared, exact)
         _mark_in_place(lowered, prepared, views)
@@ -71,7 +70,7 @@ def compile_ir(
         batched = batch(plan, lowered, AT_MOST_BUFFERS[backend])
         lowered = batched.lowered
         built = _build(lowered, backend, _device(graph), tune, seconds)
-    with _timed(seconds, "wrapper"):
+    with stage("wrapper", seconds):
         launches = {unit: Launch(low.kernel, low.nodes, built.calls[unit]) for unit, low in lowered.items()}
         records = bool((options or {}).get("cuda_graphs")) and _device(graph) is not None
         wrapper = write_wrapper(prepared, batched.units, launches, views, boxed, records)
@@ -218,12 +217,3 @@ def bytes_moved(nodes: tuple[Node, ...]) -> Dim:
         if node.op not in CREATION:
             total = total + node.tensor.numel * node.tensor.dtype.itemsize
     return total
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - start

@@ -11,6 +11,8 @@ from typing import Any
 
 from ..ir.graph import Graph, Origin
 from ..ir.symbols import dim_text
+from ..runtime.profiled import note
+from ..timeline import Span
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class CompiledGraph:
         objects: what `wrapper_source` names: kernels, operators, dtypes, constants.
         decisions: what fusion tried.
         seconds: stage → seconds.
+        span: when it was compiled, where that was not while its entry was made: a backward.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -82,6 +85,10 @@ class CompiledGraph:
     seconds: dict[str, float] = field(default_factory=dict)
     ir_before: Graph | None = field(default_factory=lambda: None)
     prepared: Graph | None = field(default_factory=lambda: None)
+    span: Span | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        note(self)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.call(*args)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ..timeline import record
 from .cpp import print_cpp
 from .cpp_tune import tuned
 from .kernel_ir import Kernel
@@ -31,5 +32,6 @@ def build(
     calls = load_kernels(source, wanted)
     if tune:
         calls = tuned(source, wanted, calls)
-    seconds["native"] = seconds.get("native", 0.0) + time.perf_counter() - start
+    span = record("native", start, time.perf_counter())
+    seconds["native"] = seconds.get("native", 0.0) + span.end - span.start
     return source, same.spread(texts), same.spread(calls)

@@ -56,6 +56,7 @@ class RecalledGraph(CompiledGraph):
         self.objects = stored.objects
         self.seconds = stored.seconds
         self._details: Callable[[], tuple[Any, ...]] = lambda: loads(stored.details)
+        self.__post_init__()
 
     def __getattr__(self, name: str) -> Any:
         if name not in _DETAILS:

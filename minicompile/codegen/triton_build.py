@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..timeline import record
 from .kernel_ir import Kernel
 from .triton import HEAD, TritonText, print_triton
 from .triton_compat import INTERPRETED
@@ -50,7 +51,8 @@ def build(
             launchers = [tuned(launcher, device) for launcher in launchers]
             texts = [launcher.text for launcher in launchers]
         calls = _ready(launchers, device)
-    seconds["native"] = seconds.get("native", 0.0) + time.perf_counter() - start
+    span = record("native", start, time.perf_counter())
+    seconds["native"] = seconds.get("native", 0.0) + span.end - span.start
     sources = same.noted([text.source for text in texts], kernels, "#")
     return module_source(sources), same.spread(sources), same.spread(calls)
 

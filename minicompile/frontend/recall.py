@@ -31,6 +31,7 @@ from ..guards.constants import is_constant
 from ..guards.state import GlobalStateGuard, function_modes
 from ..runtime import cache
 from ..runtime.identity import environment
+from ..timeline import record
 from .digest_guard import FunctionDigestGuard
 from .directives import allowed_in_graph, constant_results
 from .entry_text import EntryText, assemble, innermost, surroundings
@@ -116,7 +117,8 @@ def _entry(stored: StoredEntry, segment: Segment, start: float) -> Entry:
         namespace["__graph__"] = innermost(compiled)
         graphs.append(GraphRecord(stored.listing.module, compiled, []))
     run, text = make_function(f"{segment.code.co_name}:{segment.line}", text, namespace)
-    seconds = {"recall": time.perf_counter() - start}
+    span = record("recall", start, time.perf_counter())
+    seconds = {"recall": span.end - span.start}
     entry = Entry(segment.name, run, guards, graphs, text, [], seconds, None, check.is_dead, recalled=True)
     entry.effects = stored.effects
     return entry

@@ -10,6 +10,7 @@ a small loop (`drive`) calls the next segment: a break in a loop neither recurse
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,9 @@ from ..config import config
 from ..errors import RecompileLimitError, VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
+from ..runtime import profiled
 from ..runtime.collector import paused
+from ..timeline import Span, record
 from ..torch_compat import stops_recomputation, without_saved_tensor_hooks
 from . import hook
 from .breaks import BreakRecord
@@ -101,6 +104,7 @@ class Entry:
         parts: what the code was assembled from, where that can be stored; see `recall`.
         recalled: whether it was stored by an earlier process.
         effects: mutations of objects from outside, which its code repeats behind the graph.
+        span: when it was made; None for one that took the place of a stored one.
     """
 
     name: str
@@ -115,6 +119,7 @@ class Entry:
     parts: EntryText | None = field(default=None, repr=False)
     recalled: bool = False
     effects: list[EffectRecord] = field(default_factory=list)
+    span: Span | None = field(default=None, repr=False)
 
 
 def first_run(segment: Segment, entry: Entry, func: FunctionType, slots: tuple[Any, ...]) -> Any:
@@ -203,8 +208,10 @@ class Segment:
             self.ctx.stats["recompiles"] += 1
             log_opened(self.name, opened.beyond(self.open))
             self.open = opened
+        start = time.perf_counter()
         with self.ctx.translating(), paused():
             entry = self._made(func, slots)
+        entry.span = record(f"compile {self.name}", start, time.perf_counter())
         self.ctx.note(entry)
         return entry
 
@@ -307,6 +314,7 @@ class CompileContext:
     def note(self, entry: Entry) -> None:
         """Count and log a new entry."""
         log_entry(entry)
+        profiled.note(entry)
         self.entries.append(entry)
         self.stats["frames"] += 1
         self.stats["graphs"] += len(entry.graphs)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from .. import timeline
 from ..config import config
 from ..errors import BackendError, GraphBreakError, MinicompileError, StageError, UnsupportedError
 from ..guards import build_check
@@ -223,17 +224,17 @@ class Attempt:
         self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager
         begin = time.perf_counter()
         seconds = {"trace": begin - start}
-        compiled = self._compile_graph(record) if record is not None else None
-        seconds["backend"] = time.perf_counter() - begin
+        timeline.record("trace", start, begin)
+        with timeline.stage("backend", seconds):
+            compiled = self._compile_graph(record) if record is not None else None
         guards = tr.guards
         if tr.graph.shapes is not None:  # only now: the backend may have assumed something about sizes as well
             guards.update(tr.graph.shapes.guards())
-        begin = time.perf_counter()
-        parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
-        text, namespace, check = assemble(self.segment, guards, parts)
-        namespace.update(self._way_on(way), __graph__=compiled)
-        run, text = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
-        seconds["glue"] = time.perf_counter() - begin
+        with timeline.stage("glue", seconds):
+            parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
+            text, namespace, check = assemble(self.segment, guards, parts)
+            namespace.update(self._way_on(way), __graph__=compiled)
+            run, text = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
         # Going round a loop that broke in its body is part of that break, not one more.
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
@@ -358,7 +359,8 @@ class Attempt:
             text,
             {**check.namespace, "__eager__": self.segment.eager},
         )
-        seconds = {"trace": time.perf_counter() - start}
+        span = timeline.record("trace", start, time.perf_counter())
+        seconds = {"trace": span.end - span.start}
         return Entry(self.segment.name, run, guards, [], text, [], seconds, why, check.is_dead)
 
 

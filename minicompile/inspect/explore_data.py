@@ -21,6 +21,7 @@ from ..errors import DrawingUnavailable
 from ..frontend.skip import is_torch_file
 from ..ir.dot import fx_to_dot, to_svg
 from ..passes import run as run_passes
+from ..timeline import Span, within
 from .explain_html import MAX_DRAWN, kernel_drawing
 from .explore_lines import (
     Links,
@@ -35,7 +36,7 @@ from .explore_lines import (
     source_listing,
 )
 from .recorder import Recording, codes_of
-from .stacks import compiled_halves, kernel_rows, operations, own_stages
+from .stacks import compiled_halves, kernel_rows, operations
 
 if TYPE_CHECKING:
     from ..codegen.compiled import CompiledGraph
@@ -234,13 +235,11 @@ def _short_key(place: str) -> str:
 
 
 def _timeline(entries: list[Entry]) -> Iterator[tuple[int, str, float, float]]:
-    """The stages of each entry, one behind the other."""
-    now = 0.0
+    """The stages of each entry when they ran, from the first one's begin; a part stands below its whole, indented."""
+    first = min((entry.span.start for entry in entries if entry.span is not None), default=0.0)
     for number, entry in enumerate(entries):
-        stages = {"trace": entry.seconds.get("trace", 0.0)}
-        for graph in entry.graphs:
-            stages |= own_stages(getattr(graph.compiled, "seconds", None) or {})
-        stages["glue"] = entry.seconds.get("glue", 0.0)
-        for name, spent in stages.items():
-            yield number, name, now, spent
-            now += spent
+        above: list[Span] = []
+        for span in within(entry.span)[1:] if entry.span is not None else ():
+            above = [each for each in above if each.holds(span)]
+            yield number, f"{'· ' * len(above)}{span.name}", span.start - first, span.end - span.start
+            above.append(span)

@@ -1,24 +1,21 @@
-"""Traces for Chrome's and Perfetto's viewers, and readable names for torch.profiler.
+"""Traces for Chrome's and Perfetto's viewers.
 
-In: compiled functions. Out: a JSON file with the stages of every entry's compilation; within `kernel_ranges`, each
-kernel, extern call and graph of theirs is a `record_function` range, so that a profile shows `kernel_0_exp_sum_div` and
-`minicompile forward (model.py:12)`.
-
-Outside of the block calls cost nothing more: the ranges are put around the functions that generated code names, and
-taken away again.
+In: compiled functions. Out: a JSON file with the stages of compilation, each when it ran and in which thread, on the
+clock of torch.profiler's own events: calls, kernels and extern calls by name (see runtime/profiled.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .stacks import compiled_halves, own_stages
+from ..timeline import Span, within
+from .stacks import compiled_halves
 
 if TYPE_CHECKING:
     from ..frontend.segments import Entry
@@ -26,77 +23,27 @@ if TYPE_CHECKING:
 _US = 1e6
 
 
-def compile_events(entries: list[Entry]) -> list[dict[str, Any]]:
-    """The stages of each entry, one behind the other, as complete events of the trace format ("ph": "X")."""
-    events, now = [], 0.0
-    for number, entry in enumerate(entries):
-        begin = now
-        for stage, spent in _stages(entry).items():
-            events.append(_event(stage, now, spent, number, {"entry": entry.name}))
-            now += spent
-        whole = _event(f"compile {entry.name}", begin, now - begin, number, {"guards": len(entry.guards)})
-        events.insert(len(events) - len(_stages(entry)), whole)
-    return events
+def compile_events(entries: list[Entry], base: float = 0.0) -> list[dict[str, Any]]:
+    """The stages of each entry, and of backward graphs that were compiled later, as complete events of the trace format
+    ("ph": "X"): those of a thread nest and follow one another as they ran.
 
-
-def _stages(entry: Entry) -> dict[str, float]:
-    stages = {name: spent for name, spent in entry.seconds.items() if name not in ("backend", "glue")}
-    for graph in entry.graphs:
-        for name, spent in own_stages(getattr(graph.compiled, "seconds", None) or {}).items():
-            stages[name] = stages.get(name, 0.0) + spent
-    return {**stages, **({"glue": entry.seconds["glue"]} if "glue" in entry.seconds else {})}
-
-
-def _event(name: str, start: float, spent: float, row: int, args: dict[str, Any]) -> dict[str, Any]:
-    place = {"pid": "minicompile: compilation", "tid": f"entry {row}"}
-    return {"name": name, "ph": "X", "cat": "compile", "ts": start * _US, "dur": spent * _US, "args": args, **place}
-
-
-@contextmanager
-def kernel_ranges(compiled: Any) -> Iterator[None]:
-    """Ranges around the graphs, kernels and extern calls of a compiled function's entries, for the time of the block.
-
-    Entries that are made in the block are not covered; graphs that are replayed as CUDA graphs show as one range.
+    Args:
+        base: the trace's beginning, in seconds since 1970.
     """
-    with ExitStack() as stack:
-        for entry in compiled.entries:
-            for graph in entry.graphs:
-                stack.enter_context(_replaced(entry.run, "__graph__", f"minicompile {entry.name}"))
-                for half in compiled_halves(graph.compiled):
-                    names = {kernel.name for kernel in half.kernels}
-                    for name, label in _labels(half.objects, names, half.externs).items():
-                        stack.enter_context(_replaced(half.call, name, label))
-        yield
+    offset = time.time() - time.perf_counter() - base
+    return [_event(part, offset) for span in _spans(entries) for part in within(span)]
 
 
-def _labels(objects: dict[str, Any], kernels: set[str], externs: list[str]) -> dict[str, str]:
-    """Name in the wrapper → name in a profile."""
-    labels = {name: name for name in objects if name in kernels}
-    labels |= {f"extern_{number}": target for number, target in enumerate(externs) if f"extern_{number}" in objects}
-    return labels
+def _spans(entries: list[Entry]) -> Iterator[Span]:
+    for entry in entries:
+        halves = [half for graph in entry.graphs for half in compiled_halves(graph.compiled)]
+        yield from filter(None, [entry.span, *(half.span for half in halves)])
 
 
-@contextmanager
-def _replaced(function: Any, name: str, label: str) -> Iterator[None]:
-    """A global of a generated function, inside a range."""
-    namespace = getattr(function, "__globals__", {})
-    original = namespace.get(name)
-    if original is None:
-        yield
-        return
-    namespace[name] = _ranged(original, label)
-    try:
-        yield
-    finally:
-        namespace[name] = original
-
-
-def _ranged(original: Callable[..., Any], label: str) -> Callable[..., Any]:
-    def run(*args: Any) -> Any:
-        with torch.profiler.record_function(label):
-            return original(*args)
-
-    return run
+def _event(span: Span, offset: float) -> dict[str, Any]:
+    place = {"pid": "minicompile: compilation", "tid": f"thread {span.thread}"}
+    times = {"ts": (span.start + offset) * _US, "dur": (span.end - span.start) * _US}
+    return {"name": span.name, "ph": "X", "cat": "compile", **times, **place}
 
 
 def write_trace(compiled: Any, args: tuple[Any, ...], path: str | Path, *, calls: int = 3) -> Path:
@@ -111,11 +58,12 @@ def write_trace(compiled: Any, args: tuple[Any, ...], path: str | Path, *, calls
     if torch.cuda.is_available():
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
     path = Path(path)
-    with kernel_ranges(compiled), torch.profiler.profile(activities=kinds) as profile:
+    with torch.profiler.profile(activities=kinds) as profile:
         for _ in range(calls):
             compiled(*args)
     profile.export_chrome_trace(str(path))
     data = json.loads(path.read_text())
-    data["traceEvents"] = [*compile_events(compiled.entries), *data.get("traceEvents", [])]
+    base = data.get("baseTimeNanoseconds", 0) / 1e9
+    data["traceEvents"] = [*compile_events(compiled.entries, base), *data.get("traceEvents", [])]
     path.write_text(json.dumps(data))
     return path
