@@ -155,7 +155,7 @@ def compile_or_fall_back(
         return EagerGraph(gm, str(error))
     except (BackendError, CompilerMissing) as error:
         if isinstance(error, BackendError) and config.debug_dir is not None:
-            error = _with_reproducer(error, gm, example_inputs)
+            error = _with_reproducer(error, gm, example_inputs, target, options)
         if strict or config.strict:
             raise error from error.__cause__
         _warn_once(f"minicompile: {error}\nThe graph runs in eager mode.")
@@ -163,14 +163,18 @@ def compile_or_fall_back(
 
 
 def _with_reproducer(
-    error: BackendError, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
+    error: BackendError,
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    target: str,
+    options: dict[str, Any] | None,
 ) -> BackendError:
     """The same error, with the path of a script that shows it."""
     from .config import config
     from .inspect.debug import write_repro
 
     assert config.debug_dir is not None
-    path = write_repro(config.debug_dir, gm, example_inputs, error.stage, error.original)
+    path = write_repro(config.debug_dir, gm, example_inputs, error.stage, error.original, target, options)
     found = BackendError(error.stage, error.original, path)
     found.__cause__ = error.__cause__
     return found

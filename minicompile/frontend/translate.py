@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -37,7 +38,7 @@ from .glue import Glue
 from .graph import GraphBuilder, MarkedDynamic
 from .inference_regions import settle
 from .interpreter import MAX_STEPS, advance
-from .layout import argument_names
+from .layout import argument_names, call_like
 from .segments import Entry, GraphRecord, Segment
 from .side_effects import EffectRecord
 from .sources import FreeCellSource, FunctionSource, Source
@@ -159,17 +160,31 @@ class Attempt:
 
     def _internal_error(self, error: Exception) -> NoReturn:
         """A bug of ours must not be the user's problem."""
+        script = self._reproducer(error)
         if config.strict or self.segment.ctx.fullgraph:
-            raise StageError("frontend", error) from error
+            raise StageError("frontend", error, script) from error
         name = self.segment.code.co_name
         warnings.warn(
             f"minicompile's frontend failed on {name} ({self.frame.location()}) with {type(error).__name__}: {error}. "
-            "The function runs in eager mode. This is a bug in minicompile.",
+            f"The function runs in eager mode. This is a bug in minicompile.{f' See {script}.' if script else ''}",
             RuntimeWarning,
             stacklevel=2,
         )
         _log.debug("frontend failed", exc_info=error)
         raise SkipFrame("the frontend failed")
+
+    def _reproducer(self, error: Exception) -> Path | None:
+        """A script that shows it, in the debug folder. None for a later piece: scripts start with the function."""
+        if config.debug_dir is None or not self.segment.is_first:
+            return None
+        from ..inspect.debug import write_frontend_repro
+
+        args, kwargs = call_like(self.segment.code, self.slots)
+        try:
+            return write_frontend_repro(config.debug_dir, self.func, args, kwargs, str(self.frame.location()), error)
+        except Exception as problem:  # arguments of the user's may not like to be looked at
+            _log.debug("no script for the frontend's failure: %s", problem)
+            return None
 
     def _trace(self) -> tuple[Value | None, tuple[Instruction, BreakRecord] | None]:
         """Run the root frame: its result, or the instruction that broke."""

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..backends import OPTIONS
 from .scripts import fx_script, ir_script
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ torch.manual_seed(0)
 expected = forward(*[value.clone() if isinstance(value, torch.Tensor) else value for value in inputs])
 torch.manual_seed(0)
 with config.patch(strict=True, debug_dir=None, entry_cache=False):
-    actual = minicompile.compile(forward)(*inputs)
+    actual = minicompile.compile(forward{how})(*inputs)
 torch.testing.assert_close(actual, expected, equal_nan=True)
 print("the compiled graph gives what eager gives")
 """
@@ -77,7 +78,7 @@ def _write_graph(folder: Path, record: GraphRecord) -> None:
 
     folder.mkdir()
     (folder / "10_fx.py").write_text(fx_script(record.gm, record.example_inputs))
-    (folder / "50_run.py").write_text(fx_script(record.gm, record.example_inputs, ending=_RUN))
+    (folder / "50_run.py").write_text(fx_script(record.gm, record.example_inputs, ending=_RUN.format(how="")))
     reason = getattr(record.compiled, "reason", "")
     if reason:
         (folder / "11_eager.txt").write_text(f"This graph runs in eager mode: {reason}\n")
@@ -109,12 +110,50 @@ def _write_half(folder: Path, half: CompiledGraph) -> None:
 
 
 def write_repro(
-    root: Path, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], stage: str, error: BaseException
+    root: Path,
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    stage: str,
+    error: BaseException,
+    target: str = "auto",
+    options: dict[str, Any] | None = None,
 ) -> Path:
-    """A script that takes the graph to the stage that failed, alone; its path."""
+    """A script that takes the graph to the stage that failed, alone; its path.
+
+    Args:
+        target, options: as the graph was to be compiled.
+    """
     trace = "".join(traceback.format_exception(error))
     comment = f"minicompile: the stage {stage} failed on this graph.\n\n{trace}"
-    ending = _RUN.replace("print(", "# not reached while the fault is there\nprint(")
+    known = {name: value for name, value in (options or {}).items() if name in OPTIONS}
+    how = f", backend={target!r}" + (f", options={known!r}" if known else "")
+    ending = _RUN.format(how=how).replace("print(", "# not reached while the fault is there\nprint(")
     path = new_folder(root, f"failed_{stage}") / "repro.py"
     path.write_text(fx_script(gm, example_inputs, comment=comment, ending=ending))
+    return path
+
+
+_COMPILE = """
+import minicompile
+from minicompile.config import config
+
+with config.patch(strict=True, debug_dir=None, entry_cache=False):
+    minicompile.compile(function)(*args, **kwargs)
+# not reached while the fault is there
+print("the frontend compiles the function")
+"""
+
+
+def write_frontend_repro(root: Path, func: Any, args: Any, kwargs: Any, place: str, error: BaseException) -> Path:
+    """A script that calls the compiled function on which the frontend failed; its path.
+
+    Args:
+        place: where in the program the interpreter stood.
+    """
+    from .function_script import function_script
+
+    trace = "".join(traceback.format_exception(error))
+    comment = f"minicompile: the frontend failed on this function, at {place}.\n\n{trace}"
+    path = new_folder(root, "failed_frontend") / "repro.py"
+    path.write_text(function_script(func, args, kwargs, comment=comment, ending=_COMPILE))
     return path

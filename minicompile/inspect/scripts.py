@@ -15,7 +15,7 @@ from ..ir.graph import Graph
 from ..ir.symbols import evaluate, free_symbols
 from ..ir.types import SizeType
 
-_TENSOR = '''
+TENSOR = '''
 
 def tensor(shape, strides, dtype, device="cpu", requires_grad=False):
     """Small random numbers, laid out as asked."""
@@ -37,9 +37,9 @@ def fx_script(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, commen
     body = code.src.replace("def forward(self, ", "def forward(", 1).replace("def forward(self)", "def forward()", 1)
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     lines += ["import torch", "from torch import device, inf, nan  # noqa: F401", *_imports(code.globals)]
-    given = ",\n".join(f"    {_value_text(value)}" for value in example_inputs)
+    given = ",\n".join(f"    {value_text(value)}" for value in example_inputs)
     call = ending or "torch.manual_seed(0)\nprint(forward(*inputs))"
-    return "\n".join(lines) + _TENSOR + f"{body.strip()}\n\n\ninputs = [\n{given}\n]\n{call}\n"
+    return "\n".join(lines) + TENSOR + f"{body.strip()}\n\n\ninputs = [\n{given}\n]\n{call}\n"
 
 
 def _imports(names: dict[str, Any]) -> list[str]:
@@ -58,7 +58,8 @@ def _imports(names: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A tensor like this one, or a number."""
     if not isinstance(value, torch.Tensor):
         return str(hint_of(value))
     shape, strides = (tuple(map(hint_of, sizes)) for sizes in (value.shape, value.stride()))
@@ -77,7 +78,7 @@ def ir_script(graph: Graph) -> str:
     call = f"inputs = [\n{given}\n]\ntorch.manual_seed(0)\nprint({graph.name}(*inputs))\n"
     text = str(graph).rstrip()
     head, _, rest = text.partition("\ndef ")
-    return f"{head}{_TENSOR}\ndef {rest}\n\n\n{call}"
+    return f"{head}{TENSOR}\ndef {rest}\n\n\n{call}"
 
 
 def _input_text(type: Any, graph: Graph) -> str:
