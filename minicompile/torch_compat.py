@@ -83,6 +83,22 @@ def header_folder() -> Path | None:
     return folder if (folder / "ATen/native/Math.h").is_file() else None
 
 
+def math_library() -> Path:
+    """The library that has `vector_libraries` in it."""
+    return Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+
+
+@functools.cache
+def vector_libraries() -> frozenset[str]:
+    """Which libraries of vector mathematics torch brings and exports: "vml" (MKL's) and "sleef" (its AVX-512 part)."""
+    try:
+        library = ctypes.CDLL(str(math_library()))
+    except OSError:  # a torch that is built in another way
+        return frozenset()
+    probes = {"vml": "vmsErfInv", "sleef": "Sleef_expm1f16_u10"}
+    return frozenset(name for name, function in probes.items() if hasattr(library, function))
+
+
 def torch_release() -> str:
     """The version, in letters, digits and underscores."""
     return "".join(c if c.isalnum() else "_" for c in str(torch.__version__))

@@ -1,5 +1,8 @@
 """Loops that compute exp, log, … a block at a time, by functions that are vectorised by hand (cpp_prelude_blocks.h).
 
+Where gcc makes nothing good of scalar code, these are the functions that eager itself calls, of MKL and of Sleef, which
+torch's library holds.
+
 In: one loop of a row kernel's plan. Out: its text: *phases*, each a simd loop over a block of at most `BLOCK` elements;
 between them the calls of block functions, whose operands and results lie in small arrays in L1.
 
@@ -24,6 +27,7 @@ import torch
 
 from ..ir.ops import POINTWISE
 from ..runtime.cpu import simd_name
+from ..torch_compat import vector_libraries
 from .cpp_reduce import Accumulator
 from .cpp_text import CPP_TYPES
 from .kernel_ir import Affine, Axis, Value
@@ -31,15 +35,42 @@ from .kernel_ir import Affine, Axis, Value
 if TYPE_CHECKING:
     from .cpp_rows import RowPrinter
 
-FUNCTIONS = frozenset(("exp", "log", "tanh", "erf", "sigmoid"))
-"""Rows of the op table that have a function `mc_…_block`."""
+OWN = frozenset(("exp", "log", "tanh", "erf", "sigmoid"))
+"""Rows of the op table that have a function of our own, of float32, in AVX-512."""
+
+VML = frozenset(("tan", "asin", "acos", "atan", "log2", "log10", "erfc", "erfinv"))
+"""Rows for which the vector mathematics of MKL is called, as eager does."""
+
+VML_DOUBLE = VML | {"exp", "log", "sin", "cos", "tanh", "erf"}
+"""And those of float64."""
+
+SLEEF = frozenset(("exp2", "expm1", "log1p", "atanh", "lgamma"))
+"""Rows for which Sleef is called, as eager does. Its sinh, cosh, asinh and acosh are infinite too early."""
 
 BLOCK = 256
 """Elements of a block: an array of them is 1 KiB, so that two dozen fit L1, and while one phase computes the processor
 can fetch what the next needs. Measured: 512 is a tenth slower for silu and gelu, 128 a twentieth for rows."""
 
+WHOLE = 4096
+"""Elements of a block where a call reads and stores all by itself, so that there are no arrays."""
+
 SHORTEST = 64
 """Elements that a row must have for the calls to pay."""
+
+
+def block_function(value: Value, alone: bool = False) -> str | None:
+    """The function that does this instruction for a block of elements, if this processor and this torch have one.
+    `alone`: for a loop that does nothing else, where eager's own function is never slower than eager."""
+    if value.dtype not in (torch.float32, torch.float64):
+        return None
+    is_double, has_avx512 = value.dtype is torch.float64, simd_name() == "avx512"
+    if has_avx512 and value.op in OWN and not is_double and not (alone and value.op in VML_DOUBLE):
+        return f"mc_{value.op}_block"
+    if value.op in (VML_DOUBLE if is_double or alone else VML) and "vml" in vector_libraries():
+        return f"mc_{value.op}_vml"
+    if has_avx512 and value.op in SLEEF and "sleef" in vector_libraries():
+        return f"mc_{value.op}_sleef"
+    return block_function(value) if alone else None
 
 
 def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
@@ -47,8 +78,7 @@ def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
     return (
         axis is not None
         and axis.hint >= SHORTEST
-        and simd_name() == "avx512"
-        and any(value.op in FUNCTIONS and value.dtype is torch.float32 for value in loop)
+        and any(block_function(value) is not None for value in loop)
     )
 
 
@@ -79,7 +109,7 @@ class BlockLoop:
         return self.rows.stages.kept.get(value, -1) == self.k
 
     def _is_call(self, value: Value) -> bool:
-        return self.calls and value.op in FUNCTIONS and value.dtype is torch.float32 and not self._read_back(value)
+        return self.calls and block_function(value) is not None and not self._read_back(value)
 
     def _is_leaf(self, value: Value) -> bool:
         """Whether a later phase had better fetch or compute the value again than keep it."""
@@ -107,9 +137,9 @@ class BlockLoop:
         return work[1] if self._lies_as_it_is(work[1]) else None
 
     def _lies_as_it_is(self, value: Value) -> bool:
-        """Whether a load or store is of neighbouring floats."""
+        """Whether a load or store is of neighbouring elements that block functions take."""
         buffer, index = value.attrs["buffer"], value.attrs["index"]
-        return buffer.dtype is torch.float32 and index.coefficient(self.axis.name) == 1
+        return buffer.dtype in (torch.float32, torch.float64) and index.coefficient(self.axis.name) == 1
 
     def _reads_memory(self, call: Value) -> bool:
         """Whether the call's operand is a tensor as it lies."""
@@ -194,8 +224,9 @@ class BlockLoop:
             out.open("")
             out.add(f"const int64_t part = {begin}, stop = {end};")
         else:
-            out.open(f"for (int64_t part = {begin}; part < {end}; part += {BLOCK})")
-            out.add(f"const int64_t stop = part + {BLOCK} < {end} ? part + {BLOCK} : {end};")
+            size = WHOLE if self.whole is not None and not self.streams else BLOCK
+            out.open(f"for (int64_t part = {begin}; part < {end}; part += {size})")
+            out.add(f"const int64_t stop = part + {size} < {end} ? part + {size} : {end};")
         out.add(*self._assign_arrays(), *self._stream_arrays())
         self.rows.fetch_ahead(self.axis, "part", "stop", self.k)
         for phase in range(self.last + 1):
@@ -236,8 +267,9 @@ class BlockLoop:
         out = self.rows.out
         target = self._target(call)
         source = self._element(call.args[0]) if self._reads_memory(call) else target
+        function = block_function(call, alone=self.whole is not None)
         start = f"const int64_t {self.axis.name} = part;"
-        out.add(f"{{ {start} mc_{call.op}_block(&{source}, &{target}, stop - part); }}")
+        out.add(f"{{ {start} {function}(&{source}, &{target}, stop - part); }}")
 
     def _target(self, call: Value) -> str:
         """Where the call's result goes, and its operand before."""

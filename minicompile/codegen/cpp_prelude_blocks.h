@@ -36,10 +36,11 @@ static inline void mc_fence() {}
 static inline void mc_stream(void *target, const void *source, int64_t bytes) { __builtin_memcpy(target, source, bytes); }
 #endif
 
-//@ mc_vec mc_veci mc_splat mc_vfma mc_vmin mc_vmax mc_vabs mc_vsign mc_vscale
+//@ mc_vec mc_vecd mc_veci mc_splat mc_vfma mc_vmin mc_vmax mc_vabs mc_vsign mc_vscale
 #if defined(__AVX512F__) && !defined(__clang__)
 #define MC_AVX512
 typedef float mc_vec __attribute__((vector_size(64)));
+typedef double mc_vecd __attribute__((vector_size(64)));
 typedef int32_t mc_veci __attribute__((vector_size(64)));
 static inline mc_vec mc_splat(float x) { return (mc_vec){} + x; }
 static inline mc_vec mc_vfma(mc_vec a, mc_vec b, mc_vec c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
@@ -56,6 +57,14 @@ static inline mc_vec mc_vscale(mc_vec x, mc_vec n) { return __builtin_ia32_scale
 //@ mc_each
 // The last vector is loaded and stored under a mask.
 #ifdef MC_AVX512
+template <class F> static inline void mc_each(const double *x, double *y, int64_t n, F f) {
+  typedef double unaligned __attribute__((vector_size(64), aligned(8)));
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) *(unaligned *)(y + i) = f(*(const unaligned *)(x + i));
+  if (i == n) return;
+  uint8_t mask = (uint8_t)((1u << (n - i)) - 1);
+  __builtin_ia32_storeupd512_mask(y + i, f(__builtin_ia32_loadupd512_mask(x + i, mc_vecd{}, mask)), mask);
+}
 template <class F> static inline void mc_each(const float *x, float *y, int64_t n, F f) {
   typedef float unaligned __attribute__((vector_size(64), aligned(4)));
   int64_t i = 0;
@@ -64,6 +73,29 @@ template <class F> static inline void mc_each(const float *x, float *y, int64_t 
   uint16_t mask = (uint16_t)((1u << (n - i)) - 1);
   __builtin_ia32_storeups512_mask(y + i, f(__builtin_ia32_loadups512_mask(x + i, mc_vec{}, mask)), mask);
 }
+#endif
+
+//@ mc_vml
+// Block functions of MKL, as eager calls them: accurate to 1 ulp, subnormals kept, errors ignored. torch's library has them.
+#define mc_vml(name, function) \
+  extern "C" void vms##function(int n, const float *x, float *y, int64_t mode); \
+  extern "C" void vmd##function(int n, const double *x, double *y, int64_t mode); \
+  static inline void mc_##name##_vml(const float *x, float *y, int64_t n) { vms##function((int)n, x, y, 0x140102); } \
+  static inline void mc_##name##_vml(const double *x, double *y, int64_t n) { vmd##function((int)n, x, y, 0x140102); }
+
+//@ mc_sleef
+// Block functions by Sleef's, which torch's library has too. 1 ulp.
+#ifdef MC_AVX512
+#define mc_sleef(name) \
+  extern "C" mc_vec Sleef_##name##f16_u10(mc_vec); \
+  extern "C" mc_vecd Sleef_##name##d8_u10(mc_vecd); \
+  static inline void mc_##name##_sleef(const float *x, float *y, int64_t n) { mc_each(x, y, n, Sleef_##name##f16_u10); } \
+  static inline void mc_##name##_sleef(const double *x, double *y, int64_t n) { mc_each(x, y, n, Sleef_##name##d8_u10); }
+#else
+#define mc_sleef(name) \
+  template <class T> static inline void mc_##name##_sleef(const T *x, T *y, int64_t n) { \
+    for (int64_t i = 0; i < n; ++i) y[i] = mc_##name(x[i]); \
+  }
 #endif
 
 //@ mc_vexp mc_exp_table
@@ -279,3 +311,65 @@ static inline void mc_tanh_block(const float *x, float *y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = mc_tanh(x[i]);
 #endif
 }
+
+//@ mc_tan_vml
+mc_vml(tan, Tan)
+
+//@ mc_asin_vml
+mc_vml(asin, Asin)
+
+//@ mc_acos_vml
+mc_vml(acos, Acos)
+
+//@ mc_atan_vml
+mc_vml(atan, Atan)
+
+//@ mc_log2_vml
+mc_vml(log2, Log2)
+
+//@ mc_log10_vml
+mc_vml(log10, Log10)
+
+//@ mc_erfc_vml
+mc_vml(erfc, Erfc)
+
+//@ mc_erfinv_vml
+mc_vml(erfinv, ErfInv)
+
+//@ mc_exp_vml
+mc_vml(exp, Exp)
+
+//@ mc_log_vml
+mc_vml(log, Ln)
+
+//@ mc_sin_vml
+mc_vml(sin, Sin)
+
+//@ mc_cos_vml
+mc_vml(cos, Cos)
+
+//@ mc_tanh_vml
+mc_vml(tanh, Tanh)
+
+//@ mc_erf_vml
+mc_vml(erf, Erf)
+
+//@ mc_exp2_sleef
+// Elsewhere by mc_exp2.
+mc_sleef(exp2)
+
+//@ mc_expm1_sleef
+// Elsewhere by mc_expm1.
+mc_sleef(expm1)
+
+//@ mc_log1p_sleef
+// Elsewhere by mc_log1p.
+mc_sleef(log1p)
+
+//@ mc_atanh_sleef
+// Elsewhere by mc_atanh.
+mc_sleef(atanh)
+
+//@ mc_lgamma_sleef
+// Elsewhere by mc_lgamma.
+mc_sleef(lgamma)

@@ -21,7 +21,7 @@ from minicompile.errors import CompileError, CompilerMissing
 from minicompile.runtime import cache, cpu, openmp
 from minicompile.runtime.compiler import CANDIDATES, CompilerInfo, compiler
 from minicompile.runtime.cpu import simd_name
-from minicompile.torch_compat import header_folder, torch_release
+from minicompile.torch_compat import header_folder, math_library, torch_release
 
 __all__ = ["CompilerInfo", "build_shared_object", "compiler", "run_compiler", "simd_name"]
 
@@ -42,7 +42,7 @@ def build_shared_object(source: str, further_flags: tuple[str, ...] = ()) -> Pat
     found = compiler()
     if found is None:
         raise CompilerMissing(missing_message())
-    libraries = [str(path) for path in [openmp.torch_runtime()] if path is not None]
+    libraries = [str(path) for path in (openmp.torch_runtime(), *_math_library(source)) if path is not None]
     command = [*found.command, *found.flags(), *_header_flags(source), *further_flags]
     key = _key(source, found, [*command, *libraries])
     library = cache.cache_dir() / f"{key}.so"
@@ -63,6 +63,11 @@ def _header_flags(source: str) -> list[str]:
     if "#include <ATen/" not in source:
         return []
     return ["-isystem", str(header_folder()), f"-DMC_TORCH={torch_release()}"]
+
+
+def _math_library(source: str) -> list[Path]:
+    """What has the functions of MKL and Sleef, where they are called: torch's library, which is loaded already."""
+    return [math_library()] if "_vml(" in source or "_sleef(" in source else []
 
 
 def missing_message() -> str:
