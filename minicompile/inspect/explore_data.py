@@ -37,6 +37,7 @@ from .explore_lines import (
 )
 from .recorder import Recording, codes_of
 from .stacks import compiled_halves, kernel_rows, operations
+from .timing import format_bytes
 
 if TYPE_CHECKING:
     from ..codegen.compiled import CompiledGraph
@@ -184,6 +185,11 @@ def _drawings(explanation: Explanation, halves: Halves) -> Iterator[tuple[str, s
         if len(graph.gm.graph.nodes) <= MAX_DRAWN:
             try:
                 yield f"graph {number}: FX", to_svg(fx_to_dot(graph.gm))
+                joint = getattr(graph.compiled, "joint", None)
+                if joint is not None and len(joint.graph.nodes) <= MAX_DRAWN:
+                    saved = format_bytes(graph.compiled.split.saved_bytes)
+                    title = f"graph {number}: forward blue, backward orange, {saved} saved between (red)"
+                    yield title, to_svg(graph.compiled.to_dot())
             except DrawingUnavailable:
                 return
     for number, half in halves:

@@ -108,6 +108,12 @@ def test_watching_changes_nothing() -> None:
     assert entries[0] == entries[1] and observer.current() is None
 
 
+def test_the_cut_of_a_training_graph_is_drawn() -> None:
+    seen = explore(lambda x: torch.tanh(x * 2).sum(), torch.ones(8, requires_grad=True))
+    ((title, svg),) = [each for each in seen.data["drawings"] if "backward orange" in each[0]]
+    assert "32 B saved between" in title and "#fce0c3" in svg and "#cfe2f3" in svg and "#cc0000" in svg
+
+
 def test_a_call_that_raises_is_told() -> None:
     seen = explore(lambda x: x.view(7), torch.ones(4))
     assert seen.calls[0].outcome.startswith("raised RuntimeError") and seen.facts["eager"]
