@@ -185,11 +185,12 @@ def _drawings(explanation: Explanation, halves: Halves) -> Iterator[tuple[str, s
         if len(graph.gm.graph.nodes) <= MAX_DRAWN:
             try:
                 yield f"graph {number}: FX", to_svg(fx_to_dot(graph.gm))
-                joint = getattr(graph.compiled, "joint", None)
+                training: Any = graph.compiled
+                joint = getattr(training, "joint", None)
                 if joint is not None and len(joint.graph.nodes) <= MAX_DRAWN:
-                    saved = format_bytes(graph.compiled.split.saved_bytes)
+                    saved = format_bytes(training.split.saved_bytes)
                     title = f"graph {number}: forward blue, backward orange, {saved} saved between (red)"
-                    yield title, to_svg(graph.compiled.to_dot())
+                    yield title, to_svg(training.to_dot())
             except DrawingUnavailable:
                 return
     for number, half in halves:
