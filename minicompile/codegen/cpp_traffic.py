@@ -61,6 +61,8 @@ class Traffic:
 
     def ahead(self, k: int) -> list[tuple[Value, Dim]]:
         """The loads that loop k fetches, each with the distance in elements from the loop's own position."""
+        if k >= len(self.loops):
+            return []  # a kernel without loops: all is stored at one place, by strides of 0
         if len(self.loops) > 1 and self._row_fits():
             return self._next_row() if k == self._fetching_loop() else []
         found = []

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile.codegen import cpp, cpp_traffic
+from minicompile.codegen.kernel_ir import Affine, Axis, Buffer, Kernel, Value
 from minicompile.runtime.compiler import BUILD
 
 LENGTHS = (79, 512, 1039)
@@ -126,3 +127,12 @@ def test_a_streaming_copy_writes_these_bytes_and_no_others(flags: tuple[str, ...
             wanted = torch.zeros_like(target)
             wanted[start : start + length] = source[start % 7 : start % 7 + length]
             assert torch.equal(target, wanted), (start, length)
+
+
+def test_a_kernel_without_loops() -> None:
+    """All elements of a result of strides 0 are one."""
+    one = Value("const", (), torch.float32, {"value": 1.5})
+    out = Buffer("out0", torch.float32, 1, output=True)
+    store = Value("store", (one,), torch.float32, {"buffer": out, "index": Affine(()), "block": False})
+    kernel = Kernel("kernel", (Axis("p0", 5, "parallel", 5),), (out,), (one, store), ())
+    assert "out0[0] = v0;" in cpp.print_cpp(kernel)
