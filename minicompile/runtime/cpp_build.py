@@ -42,7 +42,7 @@ def build_shared_object(source: str, further_flags: tuple[str, ...] = ()) -> Pat
     found = compiler()
     if found is None:
         raise CompilerMissing(missing_message())
-    libraries = [str(path) for path in (openmp.torch_runtime(), *_math_library(source)) if path is not None]
+    libraries = libraries_of(source)
     command = [*found.command, *found.flags(), *_header_flags(source), *further_flags]
     key = _key(source, found, [*command, *libraries])
     library = cache.cache_dir() / f"{key}.so"
@@ -65,9 +65,11 @@ def _header_flags(source: str) -> list[str]:
     return ["-isystem", str(header_folder()), f"-DMC_TORCH={torch_release()}"]
 
 
-def _math_library(source: str) -> list[Path]:
-    """What has the functions of MKL and Sleef, where they are called: torch's library, which is loaded already."""
-    return [math_library()] if "_vml(" in source or "_sleef(" in source else []
+def libraries_of(source: str) -> list[str]:
+    """What is linked: torch's OpenMP runtime and, where functions of MKL or Sleef are called, torch's library, which has
+    them. The process has loaded both already."""
+    calls = "_vml(" in source or "_sleef(" in source
+    return [str(path) for path in (openmp.torch_runtime(), math_library() if calls else None) if path is not None]
 
 
 def missing_message() -> str:

@@ -17,9 +17,8 @@ from minicompile.codegen.compiled import CompiledGraph
 from minicompile.codegen.cpp import print_cpp, translation_unit
 from minicompile.codegen.kernel_ir import Kernel
 from minicompile.ir.graph import Graph
-from minicompile.runtime import openmp
 from minicompile.runtime.compiler import compiler
-from minicompile.runtime.cpp_build import run_compiler
+from minicompile.runtime.cpp_build import libraries_of, run_compiler
 from minicompile.runtime.launch import load_kernel
 
 
@@ -63,13 +62,13 @@ class Batch:
             return
         folder = Path(tempfile.mkdtemp(prefix="minicompile-fuzz-"))
         source, library = folder / "batch.cpp", folder / "batch.so"
-        source.write_text(translation_unit(print_cpp(kernel) for kernel in self.kernels))
+        text = translation_unit(print_cpp(kernel) for kernel in self.kernels)
+        source.write_text(text)
         found = compiler()
         assert found is not None
         flags = ["-O1" if flag == "-O3" else flag for flag in found.flags()]
-        runtime = [str(path) for path in [openmp.torch_runtime()] if path is not None]
-        command = [*found.command, *flags, str(source), "-x", "none", "-Wl,--as-needed", *runtime, "-o", str(library)]
-        run_compiler(command, source)
+        files = [str(source), "-x", "none", "-Wl,--as-needed", *libraries_of(text), "-o", str(library)]
+        run_compiler([*found.command, *flags, *files], source)
         for kernel, slot in zip(self.kernels, self.slots, strict=True):
             slot.call = load_kernel(library, kernel.name, len(kernel.buffers), len(kernel.symbols))
         source.unlink()
