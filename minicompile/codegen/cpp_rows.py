@@ -160,13 +160,27 @@ class RowPrinter:
         if not self.inner or self._is_small():
             self._runs(self.inner[0] if self.inner else None, "0", self._size(), 0, loop, ())
         else:
-            self._open_threads("parallel for", 1)
-            self._open_blocks(self._size(), SHARE)
-            self._runs(self.inner[0], "begin", "end", 0, loop, ())
-            self.out.close()
-            self._close_threads("parallel for")
+            self._flat_loop_of_threads(loop)
         if self.inner and self.stages.loops:  # none if all is stored at one place, by strides of 0
             self._rows(1)
+
+    def _flat_loop_of_threads(self, loop: Sequence[Value]) -> None:
+        """With a branch for few elements where there may be few: to enter a parallel region, even one whose `if` is
+        false, costs more than their work."""
+        size, may_be_small = self._size(), not isinstance(self.inner[0].size, int)
+        if may_be_small:
+            self.out.open(f"if ({size} <= {GRAIN})")
+            self._runs(self.inner[0], "0", size, 0, loop, ())
+            self.out.add(*(["mc_fence();"] if self.streamed else []))
+            self.out.close()
+            self.out.open("else")
+        self._open_threads("parallel for", 1)
+        self._open_blocks(size, SHARE)
+        self._runs(self.inner[0], "begin", "end", 0, loop, ())
+        self.out.close()
+        self._close_threads("parallel for")
+        if may_be_small:
+            self.out.close()
 
     def _size(self) -> str:
         """Of the last inner axis."""
