@@ -35,8 +35,9 @@ def test_sizes(name, dynamic):
         x = torch.randn(rows, 6)
         expected = theirs(x)
         assert_same(ours(x), expected)
-    if counter.frame_count:  # torch.compile does not count what has no graph
-        assert len(ours.entries) <= counter.frame_count, ours.recompiles
+    if counter.frame_count:  # torch.compile does not count what has no graph, such as what it leaves for a symbolic text
+        least = 2 if name.startswith("text") and dynamic is None else 1
+        assert len(ours.entries) <= max(counter.frame_count, least), ours.recompiles
 
 
 @pytest.mark.parametrize("name", USES)
