@@ -35,7 +35,7 @@ def test_sizes(name, dynamic):
         x = torch.randn(rows, 6)
         expected = theirs(x)
         assert_same(ours(x), expected)
-    if counter.frame_count:  # torch.compile does not count what has no graph, such as what it leaves for a symbolic text
+    if counter.frame_count:  # torch.compile does not count what has no graph, as a symbolic text
         least = 2 if name.startswith("text") and dynamic is None else 1
         assert len(ours.entries) <= max(counter.frame_count, least), ours.recompiles
 
