@@ -64,13 +64,13 @@ def block_function(value: Value, alone: bool = False) -> str | None:
     if value.dtype not in (torch.float32, torch.float64):
         return None
     is_double, has_avx512 = value.dtype is torch.float64, simd_name() == "avx512"
-    if has_avx512 and value.op in OWN and not is_double and not (alone and value.op in VML_DOUBLE):
-        return f"mc_{value.op}_block"
     if value.op in (VML_DOUBLE if is_double or alone else VML) and "vml" in vector_libraries():
         return f"mc_{value.op}_vml"
+    if has_avx512 and value.op in OWN and not is_double:
+        return f"mc_{value.op}_block"
     if has_avx512 and value.op in SLEEF and "sleef" in vector_libraries():
         return f"mc_{value.op}_sleef"
-    return block_function(value) if alone else None
+    return None
 
 
 def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:

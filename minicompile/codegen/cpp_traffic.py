@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ..ir.types import Dim
 from ..runtime.cpu import simd_name
 from .kernel_ir import Affine, Axis, Kernel, Value
 
 STREAMED = 8 << 20
-"""Bytes of a result from which it is stored past the caches: about twice the caches of one processor core each."""
+"""Bytes of a result from which it is stored past the caches: twice the L2 caches of the two cores measured."""
 
 FETCHED = 4 << 20
 """Bytes of an operand from which it is fetched ahead: less may lie in a cache from the call before."""
@@ -66,7 +67,7 @@ class Traffic:
         if len(self.loops) > 1 and self._row_fits():
             return self._next_row() if k == self._fetching_loop() else []
         found = []
-        for load in self._large_loads(k):
+        for load in self._large_loads(self.loops[k]):
             distance = AHEAD // load.attrs["buffer"].dtype.itemsize
             if self._goes_on(load, distance):
                 found.append((load, distance))
@@ -77,11 +78,10 @@ class Traffic:
         loads: dict[tuple[str, Affine], tuple[Value, Dim]] = {}
         if not self.outer:
             return []
-        for k in range(len(self.loops)):
-            for load in self._large_loads(k):
-                step = load.attrs["index"].coefficient(self.outer[-1].name)
-                if step != 0:
-                    loads.setdefault((load.attrs["buffer"].name, load.attrs["index"]), (load, step))
+        for load in chain.from_iterable(map(self._large_loads, self.loops)):
+            step = load.attrs["index"].coefficient(self.outer[-1].name)
+            if step != 0:
+                loads.setdefault((load.attrs["buffer"].name, load.attrs["index"]), (load, step))
         return list(loads.values())
 
     def _fetching_loop(self) -> int:
@@ -92,13 +92,13 @@ class Traffic:
         """Whether this is a load, of a place that is known before, that memory must serve."""
         return value.op == "load" and not value.args and self._touched(value) >= FETCHED
 
-    def _large_loads(self, k: int) -> list[Value]:
-        return [value for value in self.loops[k] if self.is_large(value) and self.is_contiguous(value)]
+    def _large_loads(self, loop: Sequence[Value]) -> list[Value]:
+        return [value for value in loop if self.is_large(value) and self.is_contiguous(value)]
 
     def _row_fits(self) -> bool:
         row = math.prod(axis.hint for axis in self.inner)
-        loads = {value.attrs["buffer"] for k in range(len(self.loops)) for value in self._large_loads(k)}
-        return sum(row * buffer.dtype.itemsize for buffer in loads) <= ROW
+        buffers = {load.attrs["buffer"] for load in chain.from_iterable(map(self._large_loads, self.loops))}
+        return sum(row * buffer.dtype.itemsize for buffer in buffers) <= ROW
 
     def _goes_on(self, load: Value, distance: int) -> bool:
         """Whether what lies `distance` further on will be read soon: in this row or, without a gap, in the next."""

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -20,6 +15,7 @@ from minicompile.ir.ops import POINTWISE
 from minicompile.ir.types import dtype_kind
 
 from .build import B, entropy, gelu, layer_norm, softmax
+from .in_interpreter import run_interpreted
 
 pytest.importorskip("triton")
 
@@ -31,12 +27,7 @@ def kernels(graph: Graph) -> list[Kernel]:
 
 
 def test_kernels_in_the_interpreter() -> None:
-    folder = Path(__file__).parent
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "interpreted.py")]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    root = folder.parent.parent
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    run_interpreted("interpreted.py", timeout=300)
 
 
 def scorers() -> dict[str, Graph]:

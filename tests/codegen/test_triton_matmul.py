@@ -3,9 +3,6 @@ that is not there, and, where there is one, run with every candidate."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from minicompile.codegen.prepare import Views, prepare
 from minicompile.ir.graph import Graph
 
 from .build import B, gelu, tensor_type
+from .in_interpreter import run_interpreted
 
 pytest.importorskip("triton")
 
@@ -31,12 +29,7 @@ BF16 = torch.bfloat16
 
 
 def test_products_in_the_interpreter() -> None:
-    folder = Path(__file__).parent
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "interpreted_products.py")]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    root = folder.parent.parent
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    run_interpreted("interpreted_products.py", timeout=600)
 
 
 def product(
