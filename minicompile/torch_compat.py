@@ -76,6 +76,14 @@ def stops_recomputation(error: BaseException) -> bool:
     return type(error).__module__ == "torch.utils.checkpoint" and type(error).__name__ == "_StopRecomputationError"
 
 
+def rng_state_operators() -> tuple[Any, Any]:
+    """What AOTAutograd puts around a random operator that backward runs again: `save(op, ...)` gives the state of the
+    generator and the result, `start(state, op, ...)` the result from that state."""
+    from torch._prims import rng_prims
+
+    return rng_prims.run_and_save_rng_state, rng_prims.run_with_rng_state
+
+
 @functools.cache
 def header_folder() -> Path | None:
     """Where torch's C++ headers are; None for a torch that came without (a distribution may cut them off)."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from .called_operators import CalledOperator
 from .graph import BufferView, Graph, InputView, Node, Origin, nodes_in
 from .ops import POINTWISE, REDUCTIONS, SCANS, VIEWS, is_pointwise
 from .symbols import dim_text, dims_text, is_static, same_dim
@@ -259,9 +260,7 @@ class _Printer:
         args = [_bare(self._ref(arg)) for arg in node.args[:split]]
         pairs = [*zip(keywords, node.args[split:], strict=True), *node.attrs["kwargs"].items()]
         args += [f"{name}={_bare(self._ref(value))}" for name, value in pairs]
-        space, _, name = node.attrs["target"]._schema.name.partition("::")
-        prefix = "" if space == "aten" else "torch.ops."
-        return f"{prefix}{space}.{name}.{node.attrs['target']._overloadname}({', '.join(args)})"
+        return f"{_called(node.attrs['target'])}({', '.join(args)})"
 
     # --- outputs --------------------------------------------------------------------------------------------------
 
@@ -355,3 +354,9 @@ def _short_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
+def _called(target: Any) -> str:
+    """An extern's target as text that gives it."""
+    if isinstance(target, CalledOperator):
+        return f"ops.{type(target).__name__}({_called(target.op)})"
+    space, _, name = target._schema.name.partition("::")
+    return f"{'' if space == 'aten' else 'torch.ops.'}{space}.{name}.{target._overloadname}"

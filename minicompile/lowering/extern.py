@@ -9,11 +9,11 @@ operator is replaced by its `_copy` form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..ir.called_operators import Recording
 from ..ir.graph import Node
 from ..ir.types import TensorType, contiguous_strides
 from .emit import KERNEL_DTYPES, same_shape
@@ -77,21 +77,6 @@ def _laid_out(c: Converter, node: Node, type: TensorType) -> Node:
     return c.builder.add("extern", (node, type.strides), type, **attrs)
 
 
-@dataclass(frozen=True)
-class RecordingCall:
-    """An operator that keeps what its backward needs only if gradients are recorded, called so. Nothing is recorded:
-    it gets detached arguments."""
-
-    op: Any
-
-    def __call__(self, *args: Any) -> Any:
-        with torch.enable_grad():
-            return self.op(*(arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args))
-
-    def __str__(self) -> str:
-        return str(self.op)
-
-
 _KEEPS_MORE = {"aten::mkldnn_rnn_layer": 3}
 """Operators of that kind, and the result that they then have."""
 
@@ -99,7 +84,7 @@ _KEEPS_MORE = {"aten::mkldnn_rnn_layer": 3}
 def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None]) -> list[Node | None]:
     extra = _KEEPS_MORE.get(target._schema.name)
     if extra is not None and id(call.results[extra]) in c.needed:
-        target = RecordingCall(target)
+        target = Recording(target)
     args, kwargs, keywords = split_arguments(c, call)
     attrs: dict[str, Any] = {"target": target, "kwargs": kwargs, "keywords": keywords}
     if has_effect(call.func):

@@ -24,6 +24,7 @@ from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from ..torch_compat import restore_modes, save_modes
+from . import rng_states
 from .errors import LoweringError
 from .substitutes import SUBSTITUTES
 
@@ -288,6 +289,8 @@ def _evaluate(node: Any, args: Any, kwargs: Any, recorder: _Recorder) -> Any:
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
         raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
+    if rng_states.is_about_state(node.target):
+        return rng_states.evaluate(node, args, kwargs, recorder)
     if node.target is checkpointed:
         body, _, *inputs = args  # its calls carry in their origins that they are to be computed again
         return tuple(_interpret(body, inputs, dict(body.named_children()), recorder))

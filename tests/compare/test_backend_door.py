@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+from torch.utils.checkpoint import checkpoint
 
 from minicompile.examples.programs import PROGRAMS
 from tests.support import assert_same
@@ -45,6 +50,33 @@ def test_gradient(name: str) -> None:
         call(*leaves).square().sum().backward()
         gradients.append([leaf.grad for leaf in leaves])
     assert_same(*gradients)
+
+
+def with_dropout(x: Tensor) -> Tensor:
+    return dropout(x.sin(), 0.5).cos()
+
+
+def with_two_draws(x: Tensor) -> Tensor:
+    return dropout(x, 0.5) * torch.rand_like(x).sin()
+
+
+@pytest.mark.parametrize("inner", [with_dropout, with_two_draws])
+def test_random_numbers_that_backward_draws_again(inner: Callable[[Tensor], Tensor]) -> None:
+    """The partitioner saves the generator's state in forward and starts from it in backward; eager's numbers, then."""
+
+    def fn(x: Tensor) -> Tensor:
+        return (checkpoint(inner, x, use_reentrant=False) * 2).exp()
+
+    results = []
+    for call in (torch.compile(fn, backend="minicompile"), fn):
+        torch.manual_seed(3)
+        x = torch.linspace(-1, 1, 600).reshape(20, 30).requires_grad_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a graph that falls back to eager warns
+            y = call(x)
+            y.sum().backward()
+        results.append((y, x.grad, torch.rand(1)))
+    assert_same(*results)
 
 
 def test_found_without_import() -> None:
