@@ -60,6 +60,8 @@ def report_warm(rows: Sequence[Row], console: Console) -> int:
         theirs, ours = first_result(row, INDUCTOR), first_result(row, OURS)
         ratios.append(ours / theirs)
         shown.add_row(row.name, f"{theirs:.2f}", f"{ours:.2f}", f"{ours / theirs:.2f}")
+        # A row takes half a minute, and a run may be cut short.
+        console.print(f"{row.name}: {theirs:.2f} s, {ours:.2f} s", markup=False, highlight=False)
     console.print(shown)
     console.print(f"geometric mean {geometric_mean(ratios):.2f}")
     return 0

@@ -223,10 +223,9 @@ class BlockLoop:
         if accumulators:  # one block: gcc makes loops of one turn in loops of two turns (rows of 1024) half as fast
             out.open("")
             out.add(f"const int64_t part = {begin}, stop = {end};")
+            close = out.close
         else:
-            size = WHOLE if self.whole is not None and not self.streams else BLOCK
-            out.open(f"for (int64_t part = {begin}; part < {end}; part += {size})")
-            out.add(f"const int64_t stop = part + {size} < {end} ? part + {size} : {end};")
+            close = out.open_blocks("part", "stop", begin, end, self._size(), self.axis.size)
         out.add(*self._assign_arrays(), *self._stream_arrays())
         self.rows.fetch_ahead(self.axis, "part", "stop", self.k)
         for phase in range(self.last + 1):
@@ -237,7 +236,14 @@ class BlockLoop:
         for store, array in self.streams.items():
             target = f"const int64_t {self.axis.name} = part; mc_stream(&{self._element(store)}, {array}"
             out.add(f"{{ {target}, (stop - part) * sizeof(*{array})); }}")
-        out.close()
+        close()
+
+    def _size(self) -> int:
+        """Elements of a block. A short row of a size not known is a block of constant length and the rest."""
+        if self.whole is not None and not self.streams:
+            return WHOLE
+        short = not isinstance(self.axis.size, int) and 16 <= self.axis.hint < BLOCK
+        return 1 << self.axis.hint.bit_length() - 1 if short else BLOCK
 
     def _loop_of(self, phase: int, accumulators: Sequence[Accumulator], far: str) -> None:
         shown, out = self.shown[phase], self.rows.out

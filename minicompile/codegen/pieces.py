@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..ir.symbols import evaluate, free_symbols
 from .kernel_ir import Affine, Axis, Dim, Kernel, Value
 
 AT_MOST = 16
@@ -63,7 +64,22 @@ def _limit(value: Value) -> Dim | None:
 def _at_most(one: Dim, other: Dim) -> bool:
     """Whether one ≤ other is certain; sizes are not negative, other symbols may be anything."""
     difference = other - one
-    return difference >= 0 if isinstance(difference, int) else difference.is_nonnegative is True
+    if isinstance(difference, int):
+        return difference >= 0
+    return difference.is_nonnegative is True or (_least(difference) + 1).is_positive is True  # it is an integer
+
+
+def _least(difference: Any) -> Any:
+    """Something that is not greater, with fractions in place of floor divisions: half of a row is at most a row."""
+    from sympy import Function, expand
+
+    difference = expand(difference)
+    for floor in [atom for atom in difference.atoms(Function) if type(atom).__name__ == "FloorDiv"]:
+        times, (dividend, divisor) = difference.coeff(floor), floor.args
+        if times.is_number and divisor.is_positive:
+            bound = dividend / divisor if times < 0 else (dividend - divisor + 1) / divisor
+            difference = difference + times * (bound - floor)
+    return difference
 
 
 def _cuts(kernel: Kernel, axis: Axis) -> list[Dim]:
@@ -94,7 +110,7 @@ class _Piece:
     def __init__(self, kernel: Kernel, axis: Axis, low: Dim, end: Dim) -> None:
         self.kernel, self.axis, self.low, self.end = kernel, axis.name, low, end
         self.length = end - low
-        self.hint = self.length if isinstance(self.length, int) else axis.hint
+        self.hint = _hint(self.length, axis)
         self.new: dict[Value, Value] = {}
 
     def build(self) -> Kernel:
@@ -128,6 +144,14 @@ class _Piece:
 
     def _shifted(self, index: Affine) -> Affine:
         return Affine(index.terms, index.offset + index.coefficient(self.axis) * self.low)
+
+
+def _hint(length: Dim, axis: Axis) -> int:
+    """What the length was while tracing, as far as the axis tells: half of a row of 64 is 32."""
+    size: Any = axis.size
+    if isinstance(length, int) or not getattr(size, "is_Symbol", False) or free_symbols(length) != {size.name}:
+        return length if isinstance(length, int) else axis.hint
+    return evaluate(length, {size.name: axis.hint})
 
 
 def _constant(value: Any, dtype: torch.dtype) -> Value:

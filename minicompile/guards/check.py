@@ -32,7 +32,7 @@ from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSour
 from .guard_set import GuardSet
 from .kinds import Guard, Held, SameObjectGuard
 from .state import GlobalStateGuard
-from .tensor_check import tensor_check
+from .tensor_check import native_shape, tensor_check
 from .tensors import TENSOR_RANK, TensorGuard
 from .walk import SKIPPED, Step, path_to, walked
 
@@ -277,7 +277,7 @@ class _Writer:
         self.available[source] = text
 
     def _bind_sizes(self, tensor: Source) -> bool:
-        """All sizes of a tensor that are read, in one go: `__g0, __skipped = x.shape` costs less than `x.size(0)`."""
+        """All sizes of a tensor that are read, in one go: `__g0, __skipped = __shape(x)`."""
         rank = self.ranks.get(tensor)
         if rank is None:
             return False
@@ -287,7 +287,11 @@ class _Writer:
             if self.uses[size]:
                 self.bound += 1
                 self.available[size] = names[-1]
-        self.lines.append(f"{', '.join(names)}{',' * (rank == 1)} = {self.read(tensor)}.shape")
+        read = self.read(tensor)
+        if self.is_own_check:
+            self.namespace["__shape"] = native_shape
+        shape = f"__shape({read})" if self.is_own_check else f"{read}.shape"
+        self.lines.append(f"{', '.join(names)}{',' * (rank == 1)} = {shape}")
         return True
 
     # ---- the frame around the lines ----

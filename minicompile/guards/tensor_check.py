@@ -30,6 +30,10 @@ try:
 except ImportError:  # not built: no C compiler when the package was installed
     _native = None  # type: ignore[assignment]
 
+native_shape = getattr(_native, "shape", None)
+"""The sizes of a tensor, quicker than `tensor.shape`. To be used beside our own check only: another torch's tensors
+may not be readable."""
+
 
 def tensor_check(guards: list[TensorGuard]) -> tuple[Callable[..., bool], bool]:
     """The check for these guards' tensors, and whether it is our own: that stands nested tensors and counts modes.

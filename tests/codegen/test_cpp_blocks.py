@@ -90,6 +90,29 @@ def test_unknown_sizes_and_half_types(fn: Callable[..., object]) -> None:
     close(compiled(x, y), fn(x.double(), y.double()), 4e-2)
 
 
+@pytest.mark.parametrize("traced", [64, 768])
+@pytest.mark.parametrize("fn", [several, two_reductions, lambda x, y: F.layer_norm(x, x.shape[-1:]) * y,
+                                lambda x, y: (x.argmax(-1), y.var(-1)), lambda x, y: x.cumsum(-1).exp()],
+                         ids=lambda fn: fn.__name__)  # fmt: skip
+def test_one_kernel_for_all_sizes_at_the_ends_of_its_blocks(fn: Callable[..., object], traced: int) -> None:
+    """Such a kernel has a copy for whole blocks and one for the rest; `traced` chooses the block's length."""
+    compiled = minicompile.compile(fn, dynamic=True)
+    for length in (traced, 2, 31, 63, 65, 127, 128, 255, 256, 257, 511, 512, 513, 1024, 1100):
+        torch.manual_seed(length)
+        x, y = torch.randn(3, length) / 8, torch.randn(3, length) / 8
+        close(compiled(x, y), fn(x.double(), y.double()), 2e-5)
+    assert len(compiled.entries) == 1
+
+
+def test_blocks_of_unknown_sizes_have_a_body_of_constant_length() -> None:
+    """And those of known sizes are printed once."""
+    for dynamic, traced, block in ((True, 768, 256), (True, 100, 64), (False, 768, 256)):
+        compiled = minicompile.compile(lambda x, y: torch.exp(x + y) * 2, dynamic=dynamic)
+        compiled(torch.randn(70, traced), torch.randn(traced))
+        source = compiled.entries[0].graphs[0].compiled.native_source
+        assert ("from_part(part +" in source) is dynamic and f"part += {block})" in source
+
+
 def grow(x: Tensor, y: Tensor) -> None:
     """Each is overwritten with what was computed from all of it."""
     x.copy_(torch.exp(x) * x + torch.tanh(x * y))

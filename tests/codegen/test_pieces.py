@@ -14,7 +14,7 @@ import minicompile
 from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Affine, Axis, Buffer, Kernel, Value
-from minicompile.codegen.pieces import AT_MOST, pieces
+from minicompile.codegen.pieces import AT_MOST, _at_most, pieces
 from minicompile.codegen.prepare import Views, prepare
 
 
@@ -124,6 +124,44 @@ def test_parts_of_unknown_sizes() -> None:
     (low,) = lower_units(fuse(graph, Views()).units, graph).values()
     parts = pieces(low.kernel)
     assert len(parts) == 3 and not any(map(masked_loads, parts))
+
+
+def test_halves_of_an_unknown_size() -> None:
+    """A half is at most the whole, and its length while tracing is known."""
+
+    def rotate(x: Tensor, cos: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1)
+
+    compiled = minicompile.compile(rotate, fullgraph=True, dynamic=True)
+    for size in (64, 35, 8):  # a half of one element would be compiled anew
+        x, cos = torch.randn(4, 6, size), torch.randn(6, size)
+        torch.testing.assert_close(compiled(x, cos), rotate(x, cos))
+    graph = prepare(compiled.entries[0].graphs[0].compiled.ir)
+    (low,) = lower_units(fuse(graph, Views()).units, graph).values()
+    parts = pieces(low.kernel)
+    assert len(compiled.entries) == 1 and len(parts) == 2 and not any(map(masked_loads, parts))
+    assert [part.axes[-1].hint for part in parts] == [32, 32]
+
+
+@pytest.mark.parametrize(("one", "other", "certain"), [
+    ("0", "s - floor((s + 1) / 2)", True), ("floor(s / 2)", "s", True), ("s", "2 * floor(s / 2)", False),
+    ("s - 1", "2 * floor(s / 2)", True), ("floor(s / 2)", "floor((s + 1) / 2)", True),
+    ("floor(s / 3)", "floor(s / 2)", True), ("1", "floor(s / 2)", False), ("floor(s / 2)", "floor(t / 2)", False),
+    ("floor(s / 2)", "floor(s / 2) + t", True),
+])  # fmt: skip
+def test_the_order_of_floor_divisions(one: str, other: str, certain: bool) -> None:
+    import sympy
+    from torch.utils._sympy.functions import FloorDiv
+
+    s, t = sympy.symbols("s t", integer=True, positive=True)
+
+    def read(text: str) -> Any:
+        expr = sympy.sympify(text, locals={"s": s, "t": t})
+        floors = {floor: FloorDiv(*sympy.fraction(sympy.together(floor.args[0]))) for floor in expr.atoms(sympy.floor)}
+        return expr.xreplace(floors)
+
+    assert _at_most(read(one), read(other)) is certain
 
 
 @pytest.mark.parametrize("fn", [

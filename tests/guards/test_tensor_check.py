@@ -213,6 +213,7 @@ def test_python_and_c_mean_the_same_numbers(name):
     assert facts[:2] == (type(tensor), torch._C._dispatch_keys(tensor).raw_repr())
     assert facts[2:5] == tensor_numbers(tensor.dtype, tensor.device)
     assert facts[5:] == (tensor.requires_grad, tuple(tensor.shape), tensor.stride())
+    assert module.native_shape(tensor) == tuple(tensor.shape)
 
 
 def test_a_dtype_that_c_has_no_number_for_is_checked_by_torch():
