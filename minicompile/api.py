@@ -18,6 +18,7 @@ import torch
 
 from .frontend.directives import allow_in_graph, assume_constant_result, disable, graph_break, is_compiling
 from .runtime.collector import paused
+from .runtime.recycled import RECYCLER
 from .torch_compat import hide_from_dynamo
 
 _instances: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -281,11 +282,12 @@ def _context_maker(
 
 
 def reset() -> None:
-    """Forget everything compiled in this process, and set the counters to zero."""
+    """Forget everything compiled in this process, free the memory kept for results, and set the counters to zero."""
     with _lock:
         instances = list(_instances)
     for instance in instances:
         instance.reset()
+    RECYCLER.shrink(0)
     _retired.clear()
 
 

@@ -75,6 +75,11 @@ OPTIONS: dict[str, Option] = {
         "random numbers are ATen's, in eager's order; else kernels compute their own, from keys that torch's "
         "generators give: repeatable by torch.manual_seed, but not eager's",
     ),
+    "kept_memory": Option(
+        _constant(512 << 20), (int,),
+        "bytes of dead results (of 4 MiB and more, on the CPU) that are kept at most, for later ones; 0: none",
+        minimum=0,
+    ),
     "cache_dir": Option(
         _constant(None), (Path, _NONE), "kernel folder; None: $MINICOMPILE_CACHE_DIR or the user's cache folder"
     ),
@@ -96,6 +101,7 @@ class Config:
     exact_rounding: bool
     exact: bool
     fallback_random: bool
+    kept_memory: int
     cache_dir: Path | None
     debug_dir: Path | None
 

@@ -121,6 +121,17 @@ def allows_tf32() -> bool:
         return False
 
 
+def storage_use_count(storage: torch.UntypedStorage) -> int:
+    """How many hold the storage, in C++; all Python references together count as one."""
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+def forget_writes(tensor: torch.Tensor) -> None:
+    """Make a new tensor's version 0, whatever was done to make it; an inference tensor has none."""
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (0,))  # type: ignore[attr-defined]
+
+
 def elementwise_strides(*tensors: torch.Tensor) -> tuple[Any, ...]:
     """The strides that TensorIterator gives the result of an elementwise operator over tensors of one shape."""
     from torch._prims_common import compute_elementwise_output_strides

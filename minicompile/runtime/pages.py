@@ -1,4 +1,4 @@
-"""Memory for large results, in huge pages.
+"""Memory for large results: that of results that have died (recycled.py), else new memory in huge pages.
 
 In: sizes, strides and a dtype. Out: an empty CPU tensor.
 
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from .recycled import RECYCLER, empty_recycled
 
 LARGE = 4 << 20
 """Bytes from which a result is worth the system call."""
@@ -47,6 +49,14 @@ def advise(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def empty_large(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, *_: Any) -> torch.Tensor:
-    """torch.empty_strided on the CPU, in huge pages if it is large indeed (symbolic sizes were so while tracing)."""
-    result = torch.empty_strided(sizes, strides, dtype=dtype)
-    return advise(result) if result.untyped_storage().nbytes() >= LARGE else result
+    """torch.empty_strided on the CPU, in memory that is there already or huge pages, if it is large indeed (symbolic
+    sizes were so while tracing)."""
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    size = (last + 1) * dtype.itemsize
+    if size < LARGE or 0 in sizes:
+        return torch.empty_strided(sizes, strides, dtype=dtype)
+    result = empty_recycled(size, sizes, strides, dtype)
+    if result is None:
+        result = advise(torch.empty_strided(sizes, strides, dtype=dtype))
+        RECYCLER.remember(result.untyped_storage())
+    return result
