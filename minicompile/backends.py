@@ -147,7 +147,7 @@ def compile_or_fall_back(
 
     compile_it = compile_training if needs_autograd(gm) else compile_graph
     try:
-        parts = sections(gm) if compile_it is compile_training else []
+        parts = sections(gm, compile_it is compile_training)
         if parts:
             return compile_sections(gm, parts, target=target, options=options)
         return compile_it(gm, example_inputs, target=target, options=options)

@@ -57,6 +57,12 @@ OPTIONS: dict[str, Option] = {
     "dynamic": Option(
         _constant(None), (bool, _NONE), "symbolic sizes: always, never, or (None) once a size was seen to change"
     ),
+    "capture_scalar_outputs": Option(
+        _constant(False), (bool,), "`item()`, `int()`, `tolist()` of integer tensors are numbers of the graph, no break"
+    ),
+    "capture_dynamic_output_shape_ops": Option(
+        _constant(False), (bool,), "operators whose result has as many elements as the data says are no graph breaks"
+    ),
     "verify": Option(_constant(False), (bool,), "check the IR after every pass, and results against eager"),
     "entry_cache": Option(
         lambda: os.environ.get("MINICOMPILE_ENTRY_CACHE", "1") != "0", (bool,),
@@ -96,6 +102,8 @@ class Config:
     recompile_limit: int
     strict: bool
     dynamic: bool | None
+    capture_scalar_outputs: bool
+    capture_dynamic_output_shape_ops: bool
     verify: bool
     entry_cache: bool
     exact_rounding: bool

@@ -125,11 +125,14 @@ def compile_sections(
     """
     from .lowering.errors import LoweringError
     from .lowering.sections import aliased_inputs
-    from .runtime.chained import ChainedGraph
+    from .runtime.chained import ChainedGraph, PlainSection
 
     given = frozenset(gm.graph.find_nodes(op="placeholder"))
     compiled: list[Any] = []
     for number, section in enumerate(sections):
+        if section.is_data:
+            compiled.append(PlainSection(section.gm))
+            continue
         compile_it = compile_training if needs_autograd(section.gm) else compile_graph
         compiled.append(compile_it(section.gm, section.examples, target=target, name=f"part_{number}", options=options))
         if _writes(compiled[-1]) and aliased_inputs(section, given):

@@ -31,6 +31,10 @@ _HINTS = {
 }
 
 
+FACTS_HINT = "State what is known of it with torch._check(n > 0) or the like before it matters."
+"""For numbers and sizes that depend on data."""
+
+
 @dataclass(frozen=True)
 class Location:
     """A place in the user's program; `line` counts from 1."""

@@ -153,16 +153,21 @@ class Glue:
         node = self.tr.graph.local(node)
         return self.outputs.setdefault(node, f"__o{len(self.outputs)}")
 
-    def size(self, sym: torch.SymInt) -> str:
-        """Text for size arithmetic, over the sources of the symbols."""
+    def size(self, sym: torch.SymInt | torch.SymBool) -> str:
+        """Text for arithmetic on sizes, or a condition on them, over the sources of the symbols."""
         from ..guards.shapes import python_text
 
         assert self.tr.graph.shapes is not None
         symbols = self.tr.graph.shapes.symbols()
         self.namespace.update(ARITHMETIC)
-        text = python_text(sym.node.expr, lambda symbol: f"\x01{list(symbols).index(symbol)}\x01")
-        places = list(symbols.values())
-        return f"({_PLACE.sub(lambda place: self.source(places[int(place[1])]), namespaced(text))})"
+        wanted = list(sym.node.expr.free_symbols)
+        text = python_text(sym.node.expr, lambda symbol: f"\x01{wanted.index(symbol)}\x01")
+
+        def read(symbol: Any) -> str:
+            source = symbols.get(symbol)  # there is none for what depends on data: the graph tells it
+            return self.source(source) if source is not None else self.graph_output(self.tr.graph.sizes[symbol])
+
+        return f"({_PLACE.sub(lambda place: read(wanted[int(place[1])]), namespaced(text))})"
 
     def may_refer_back(self, value: Value) -> bool:
         """Whether an object may (through others) contain the one that is being made."""

@@ -21,8 +21,10 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
+from ..torch_compat import depends_on_data
 from .bodies import Body, module_of, version_of
-from .breaks import Break, BreakKind, Restart, UserError, unsupported, unsupported_call
+from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
+from .data_dependent import Capture, NeedsSymbols, note_sizes
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
 from .values.base import NotConstant, Value
@@ -36,10 +38,6 @@ from .widening import OpenNumbers
 
 if TYPE_CHECKING:
     from .tracer import Tracer
-
-
-class MarkedDynamic(Exception):
-    """A tensor that the user has marked as dynamic was met while tracing without symbols: trace again with them."""
 
 
 @dataclass
@@ -65,16 +63,25 @@ class GraphBuilder:
     """One graph under construction.
 
     With `symbolic`, sizes may be symbols: all (`dynamic`), or those that are `open` or that the user has marked; and
-    the open ints. Without, a marked tensor raises MarkedDynamic if there `may_be_marked` ones.
+    the open ints. Without, a marked tensor raises NeedsSymbols if there `may_be_marked` ones,
+    and so does what is to be captured according to `capture`.
     """
 
-    def __init__(self, dynamic: bool, open: OpenNumbers, symbolic: bool, may_be_marked: bool = False) -> None:
+    def __init__(
+        self,
+        dynamic: bool,
+        open: OpenNumbers,
+        symbolic: bool,
+        may_be_marked: bool = False,
+        capture: Capture = Capture(),  # noqa: B008  (frozen)
+    ) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.dynamic = dynamic
         self.open = open
         self.may_be_marked = may_be_marked
-        self.shapes = SymbolicShapes(data_dependent=False) if symbolic else None
+        self.capture = capture
+        self.shapes = SymbolicShapes(scalars=capture.scalars, sizes=capture.sizes) if symbolic else None
         self.fake_mode = FakeTensorMode(shape_env=self.shapes.env if self.shapes else None, allow_non_fake_inputs=True)
         self.bodies = [Body()]
         self.graph = self.bodies[0].graph
@@ -121,7 +128,7 @@ class GraphBuilder:
         marked: frozenset[int] = getattr(tensor, "_minicompile_dynamic", frozenset())
         if self.shapes is None:
             if marked and self.may_be_marked:
-                raise MarkedDynamic
+                raise NeedsSymbols(marked=True)
             return ()
         wanted = marked | self.open.sizes.get(source, frozenset())
         is_models = isinstance(tensor, torch.nn.Parameter) or isinstance(source, ModuleMemberSource)
@@ -226,7 +233,8 @@ class GraphBuilder:
         """The symbolic number of a part of `whole`'s expression."""
         known = self._examples.get(expr)
         if known is None:
-            env = whole.node.shape_env
+            assert self.shapes is not None
+            env = self.shapes.env
             make = env.create_symintnode if expr.is_integer else env.create_symfloatnode
             known = self._examples[expr] = make(expr, hint=None)
         return known
@@ -303,7 +311,7 @@ class GraphBuilder:
         named = {key: self._operand(tr, value.realize(tr)) for key, value in kwargs.items()}
         fake_args = [fake for _, fake in pairs]
         fake_kwargs = {key: fake for key, (_, fake) in named.items()}
-        tensors = [leaf for leaf in _leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in leaves_of((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [(version_of(tensor), tensor.shape) for tensor in tensors]
         count = self.uncounted.count
         try:
@@ -324,11 +332,13 @@ class GraphBuilder:
         node_kwargs = {key: node for key, (node, _) in named.items()}
         node = self._emit(op, target, tuple(node for node, _ in pairs), node_kwargs, tr.origin(target))
         node.meta["example_value"] = result
+        if self.shapes is not None and self.capture:
+            note_sizes(tr, node, (fake_args, fake_kwargs), result)
         return self._wrap(tr, node, result)
 
     def _fixes_floats(self, arguments: Any) -> bool:
         """Whether floats among the arguments of a call were open; they are numbers from now on."""
-        given = {id(leaf) for leaf in _leaves(arguments) if isinstance(leaf, torch.SymFloat)}
+        given = {id(leaf) for leaf in leaves_of(arguments) if isinstance(leaf, torch.SymFloat)}
         found = {source for source, (_, symbol) in self.floats.items() if id(symbol) in given}
         self.fixed_floats |= found
         return bool(found)
@@ -346,7 +356,7 @@ class GraphBuilder:
             if self.floats and _has_float_size(result):
                 raise unsupported_call(f"{tr.name_of(target)}()", "makes a size of a float")
             return result
-        except (Break, UserError):
+        except (Break, UserError, NeedsSymbols):
             raise
         except Exception as error:
             raise self._translated(tr, target, error) from error
@@ -357,10 +367,14 @@ class GraphBuilder:
 
         name = tr.name_of(target)
         if isinstance(error, (fakes.DataDependentOutputException, fakes.DynamicOutputShapeException)):
+            if self.shapes is None and self.capture.sizes:
+                return NeedsSymbols(data=True)
             return Break(BreakKind.VALUE, f"The result of {name}() depends on the numbers in its input.")
         if isinstance(error, (fakes.UnsupportedOperatorException, fakes.UnsupportedFakeTensorException)):
             return unsupported_call(f"{name}()", "has no shape rule")
-        if isinstance(error, NotImplementedError) or type(error).__name__ == "GuardOnDataDependentSymNode":
+        if depends_on_data(error):
+            return Break(BreakKind.VALUE, f"{name}() has to know a size that depends on data.", FACTS_HINT)
+        if isinstance(error, NotImplementedError):
             return unsupported_call(f"{name}()")
         return UserError(error, is_torch=True)
 
@@ -523,22 +537,22 @@ def _is_root(expr: Any) -> bool:
     return bool(expr.is_Pow) and not (expr.args[1].is_Integer and expr.args[1] > 0)
 
 
-def _leaves(tree: Any) -> list[Any]:
+def leaves_of(tree: Any) -> list[Any]:
     if isinstance(tree, (tuple, list)):
-        return [leaf for item in tree for leaf in _leaves(item)]
+        return [leaf for item in tree for leaf in leaves_of(item)]
     if isinstance(tree, dict):
-        return [leaf for item in tree.values() for leaf in _leaves(item)]
+        return [leaf for item in tree.values() for leaf in leaves_of(item)]
     if isinstance(tree, slice):
-        return [leaf for item in (tree.start, tree.stop, tree.step) for leaf in _leaves(item)]
+        return [leaf for item in (tree.start, tree.stop, tree.step) for leaf in leaves_of(item)]
     return [tree]
 
 
 def _has_float_size(result: Any) -> bool:
     """Whether a size of a result is computed from an open float."""
-    tensors = (leaf for leaf in _leaves(result) if isinstance(leaf, torch.Tensor))
+    tensors = (leaf for leaf in leaves_of(result) if isinstance(leaf, torch.Tensor))
     sizes = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
     return any(is_float_symbol(symbol.name) for size in sizes for symbol in size.node.expr.free_symbols)
 
 
 def _has_tensor(result: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in _leaves(result))
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves_of(result))

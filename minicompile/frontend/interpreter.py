@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .breaks import Break, SkipFrame, UserError, unsupported
+from ..torch_compat import depends_on_data
+from .breaks import FACTS_HINT, Break, BreakKind, SkipFrame, UserError, unsupported
 from .values.base import NotConstant
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def step(tr: Tracer, frame: Frame, instruction: Instruction) -> Value | None:
         return handler(tr, frame, argument)
     except NotConstant:
         raise unsupported("The operation needs a constant, and gets an object that is none.") from None
+    except Exception as error:
+        if not depends_on_data(error):
+            raise
+        raise Break(BreakKind.VALUE, "The value of a number that depends on data is needed.", FACTS_HINT) from None
 
 
 def advance(tr: Tracer, frame: Frame) -> Value | None:

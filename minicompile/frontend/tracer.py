@@ -20,6 +20,7 @@ from ..ir.graph import Origin
 from . import observer
 from .breaks import Break, Location, UserError, unsupported, unsupported_call
 from .bytecode import decode
+from .data_dependent import condition
 from .frame import Frame
 from .graph import GraphBuilder
 from .side_effects import Journal
@@ -165,12 +166,16 @@ class Tracer:
         return self.wrap(obj, self.anchor(obj))
 
     def number(self, number: Any, source: Source | None = None) -> Value:
-        """A Python or symbolic number. Symbolic booleans and floats are decided now, which a guard records."""
+        """A Python or symbolic number. Symbolic booleans and floats are decided now, which a guard
+        records, unless they hang on data."""
         if isinstance(number, torch.SymInt):
             if not number.node.expr.is_number:
                 return SymIntValue(number, source)
             number = int(number)
         elif isinstance(number, torch.SymBool):
+            undecided = condition(number)
+            if undecided is not None:
+                return undecided
             number = bool(number)
         elif isinstance(number, torch.SymFloat):
             number = float(number)

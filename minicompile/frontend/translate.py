@@ -30,12 +30,13 @@ from ..ir.fake_strides import EagerStrides
 from ..torch_compat import quiet_fake_tensors
 from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError, unsupported
 from .bytecode import Decoded, Instruction, decode
+from .data_dependent import Capture, NeedsSymbols
 from .entry_text import EntryText, assemble, innermost, surroundings
 from .exits import Exit
 from .frame import NULL, Frame
 from .generated import caller_at, make_function
 from .glue import Glue
-from .graph import GraphBuilder, MarkedDynamic
+from .graph import GraphBuilder
 from .inference_regions import settle
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names, call_like
@@ -63,8 +64,8 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
             return attempt.observed_run(start)
         except Restart as restart:
             planned = restart
-        except MarkedDynamic:
-            segment.open = replace(segment.open, marked=True)
+        except NeedsSymbols as met:
+            segment.open = replace(segment.open, **met.opened)
         except UnsupportedError:  # something was assumed about a symbolic size that no guard can say
             static = True
         finally:
@@ -85,8 +86,10 @@ class Attempt:
         self.decoded: Decoded = decode(segment.code)
         self.state = GlobalStateGuard()
         dynamic = segment.ctx.dynamic
-        symbolic = not static and dynamic is not False and bool(dynamic or segment.open)
-        graph = GraphBuilder(bool(dynamic), segment.open, symbolic, may_be_marked=not static and dynamic is not False)
+        may_be_symbolic = not static and dynamic is not False
+        symbolic = may_be_symbolic and bool(dynamic or segment.open) or not static and segment.open.data
+        capture = Capture() if static else Capture.of(segment.ctx)
+        graph = GraphBuilder(bool(dynamic), segment.open, symbolic, may_be_marked=may_be_symbolic, capture=capture)
         self.tr = Tracer(graph, self.state)
         self.frame = root_frame(self.tr, segment, self.decoded, func, slots)
         self.tr.frame = self.frame
@@ -139,7 +142,7 @@ class Attempt:
         with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors(), self.tr.graph.symbolic_kernels():
             try:
                 result, broken = self._trace()
-            except (Break, Restart, UserError, SkipFrame, MarkedDynamic):
+            except (Break, Restart, UserError, SkipFrame, NeedsSymbols):
                 raise
             except Exception as error:
                 self._internal_error(error)

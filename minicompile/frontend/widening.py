@@ -9,7 +9,7 @@ value, while the sizes that never vary stay numbers that kernels are made for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
@@ -34,14 +34,16 @@ class OpenNumbers:
         numbers: where an int or a float is read.
         sizes: where a tensor is read → its open dimensions.
         marked: whether a tensor was met that the user has marked as dynamic.
+        data: whether a number was met that depends on data, and that is to be captured.
     """
 
     numbers: frozenset[Source] = frozenset()
     sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     marked: bool = False
+    data: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.numbers or self.sizes or self.marked)
+        return bool(self.numbers or self.sizes or self.marked or self.data)
 
     def beyond(self, before: OpenNumbers) -> list[str]:
         """What is open here and was not before, as the user writes it: `lr`, `x.shape[0]`."""
@@ -66,7 +68,7 @@ class OpenNumbers:
                 dims = frozenset(_varying_dims(guard, frame))
                 if dims:
                     sizes[guard.source] = sizes.get(guard.source, frozenset()) | dims
-        return OpenNumbers(frozenset(numbers), sizes, self.marked)
+        return replace(self, numbers=frozenset(numbers), sizes=sizes)
 
 
 def _readable(guards: GuardSet, frame: FrameValues) -> Iterator[Guard]:

@@ -26,6 +26,7 @@ from ..errors import UnsupportedError
 from ..frontend.computed_sources import ComputedSource, SizeSource, StorageOffsetSource, StrideSource
 from ..frontend.sources import AttrSource, Source
 from ..ir.symbols import is_float_symbol
+from ..torch_compat import data_facts, make_shape_env
 from .kinds import Guard, TypeGuard
 from .sizes import SizeGuard
 from .tensors import TensorGuard
@@ -71,19 +72,13 @@ class SymbolicShapes:
     """The symbolic sizes of one trace. Make one per translation, and only if something is dynamic.
 
     `env` is the ShapeEnv; the trace's fake mode must be `FakeTensorMode(shape_env=shapes.env, …)`. With
-    `data_dependent`, sizes and numbers that depend on data become symbols too; else the operations that make them
-    raise.
+    `scalars` and `sizes`, numbers and sizes that depend on data become symbols too; else the operations that make them
+    raise. Guards never read these: what was taken for granted about them is for the graph to check (`new_facts`).
     """
 
-    def __init__(self, *, data_dependent: bool = True) -> None:
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-        self.env = ShapeEnv(
-            specialize_zero_one=True,
-            duck_shape=False,
-            allow_scalar_outputs=data_dependent,
-            allow_dynamic_output_shape_ops=data_dependent,
-        )
+    def __init__(self, *, scalars: bool = False, sizes: bool = False) -> None:
+        self.env = make_shape_env(scalars, sizes)
+        self._told: set[sympy.Basic] = set()
         self._inputs: list[_Input] = []
         self._floats: list[tuple[Source, torch.SymFloat]] = []
         self._ints: list[tuple[Source, Any]] = []
@@ -149,15 +144,19 @@ class SymbolicShapes:
         self._names[name] = source
         return LocalSource(name)
 
+    def new_facts(self) -> list[Any]:
+        """What was taken for granted about data since the last call of this: conditions that the graph has to check."""
+        found = [fact for fact in data_facts(self.env) if fact not in self._told]
+        self._told.update(found)
+        return found
+
     # ---- after tracing ----
 
     def guards(self) -> list[Guard]:
         """All guards, each relation once, those on the inputs' types first.
 
-        Raises UnsupportedError when something was assumed about a size that no input tells (a data-dependent one).
+        Raises UnsupportedError when something was assumed about a size that no input tells.
         """
-        for symbol in self.env.deferred_runtime_asserts:
-            raise UnsupportedError(f"the trace relies on a size that depends on data ({symbol})")
         result: dict[Guard, None] = {}
         for entry in self._inputs:
             result.setdefault(self._tensor_guard(entry))

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import data_symbols
+
 aten = torch.ops.aten
 Check = Callable[..., None]
 
@@ -65,6 +67,19 @@ def _dimension(self: torch.Tensor, dim: int = -1, *_: Any) -> None:
     torch._check_index(-rank <= dim < rank)
 
 
+def _not_empty(self: torch.Tensor, dim: Any = None, *_: Any, **__: Any) -> None:
+    """There is no largest of no elements. (Torch's own rules do not ask where the data tells how many there are.)"""
+    dims = dim if isinstance(dim, (tuple, list)) else [] if dim is None else [dim]
+    for size in [self.shape[place] for place in dims] if dims and self.dim() else [self.numel()]:
+        if data_symbols(size):
+            torch._check(size != 0)
+
+
+def _norm_not_empty(self: torch.Tensor, ord: Any = 2, dim: Any = None, *_: Any, **__: Any) -> None:
+    if isinstance(ord, (int, float)) and (ord < 0 or ord == float("inf")):  # a largest or a smallest one
+        _not_empty(self, dim)
+
+
 def _fits(src: torch.Tensor, shape: Sequence[Any]) -> None:
     torch._check(src.dim() == len(shape))
     for size, wanted in zip(src.shape, shape, strict=True):
@@ -82,6 +97,13 @@ CHECKS: dict[Any, Check] = {
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), _index_copy),
     **dict.fromkeys((aten.masked_scatter.default, aten.masked_scatter_.default), _masked_scatter),
     aten.bucketize.Tensor: _bucketize,
+    **dict.fromkeys(
+        (aten.amax.default, aten.amin.default, aten.max.default, aten.min.default, aten.max.dim, aten.min.dim,
+         aten.argmax.default, aten.argmin.default, aten.median.default, aten.median.dim, aten.nanmedian.default,
+         aten.nanmedian.dim, aten.mode.default, aten.logsumexp.default),
+        _not_empty,
+    ),
+    **dict.fromkeys((aten.linalg_vector_norm.default, aten.norm.ScalarOpt_dim, aten.norm.Scalar), _norm_not_empty),
     **dict.fromkeys((aten._softmax.default, aten.sort.default), _dimension),
 }
 

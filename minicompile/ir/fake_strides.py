@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..torch_compat import elementwise_strides, infer_size, is_known_contiguous
+from ..torch_compat import data_symbols, elementwise_strides, infer_size, is_known_contiguous
 from .fake_checks import check
 from .symbols import dims_product
 from .types import contiguous_strides
@@ -94,9 +94,13 @@ def _view_of_contiguous(tensor: torch.Tensor, shape: Any) -> torch.Tensor | None
     tries is an assumption about the sizes, and the entry is then for few of them: `x.view(-1, 4, 3)` needs one fact
     alone, that the number of elements is divisible by 12.
     """
-    if len(shape) < 2 or tensor.dim() == 0 or not _is_symbolic((*tensor.shape, *shape)):
+    if tensor.dim() == 0 or not shape or not _is_symbolic((*tensor.shape, *shape)):
         return None
-    if not is_known_contiguous(tensor) or tensor.numel() == 0:
+    if len(shape) < 2 and not data_symbols(tensor.numel()):
+        return None
+    if not is_known_contiguous(tensor):
+        return None
+    if not data_symbols(tensor.numel()) and tensor.numel() == 0:
         return None
     sizes = infer_size(shape, tensor.numel())
     torch._check(dims_product(sizes) == tensor.numel())

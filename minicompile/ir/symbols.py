@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..torch_compat import data_facts
+
 
 def to_dim(value: Any) -> Any:
     """An int for an int or a constant SymInt, a float for a constant SymFloat (a scalar operand, never a size), else
@@ -22,7 +24,7 @@ def to_dim(value: Any) -> Any:
     if node is None:
         return value if hasattr(value, "free_symbols") else int(value)
     expr = node.expr
-    if not expr.is_Symbol and not expr.is_number:
+    if not is_size_of_input(expr) and not expr.is_number:
         expr = expr.xreplace(_equalities(node.shape_env))
     if not expr.is_number:
         return expr
@@ -32,21 +34,21 @@ def to_dim(value: Any) -> Any:
 def _equalities(env: Any) -> dict[Any, Any]:
     """Expressions that a guard of the trace has found equal → the one of them that stands for all.
 
-    Torch itself replaces a symbol that equals something; two sums that are equal (`cat` of two parts plus `cat` of two
-    others) it leaves as they are. Everything behind tracing compares sizes by structure.
+    Torch itself replaces the size of an input that equals something. Two sums that are equal (`cat` of two parts plus
+    `cat` of two others) it leaves as they are. Everything behind tracing compares sizes by structure.
     """
     known: dict[Any, Any]
     count, known = getattr(env, "_minicompile_equalities", (0, {}))
-    if count != len(env.guards):
+    if count != (len(env.guards), env.num_deferred_runtime_asserts):
         known = {}
-        for guard in env.guards:
-            if type(guard.expr).__name__ == "Equality":
-                sides = (env.replace(side).xreplace(known) for side in guard.expr.args)
+        for fact in (*(guard.expr for guard in env.guards), *data_facts(env)):
+            if type(fact).__name__ == "Equality":
+                sides = (env.replace(side).xreplace(known) for side in fact.args)
                 kept, other = sorted(sides, key=lambda side: (not side.is_number, side.count_ops(), str(side)))
-                if kept != other and not other.is_Symbol:
+                if kept != other and not is_size_of_input(other):
                     joined = {expr: stand_in.xreplace({other: kept}) for expr, stand_in in known.items()}
                     known = {**joined, other: kept}
-        env._minicompile_equalities = (len(env.guards), known)
+        env._minicompile_equalities = ((len(env.guards), env.num_deferred_runtime_asserts), known)
     return known
 
 
@@ -58,6 +60,20 @@ def to_dims(values: Any) -> tuple[Any, ...]:
 def is_float_symbol(name: str) -> bool:
     """Whether a symbol's name stands for a Python float that enters the graph. (The prefix is torch's own.)"""
     return name.startswith("zf")
+
+
+def is_size_of_input(dim: Any) -> bool:
+    """Whether a dimension is a symbol for a number from outside, alone. (What depends on data has torch's prefix u.)"""
+    return not isinstance(dim, int) and dim.is_Symbol and dim.name.startswith("s")
+
+
+def max_dim(left: Any, right: Any) -> Any:
+    """The larger of two dimensions."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    from torch.utils._sympy.functions import Max
+
+    return Max(left, right)
 
 
 def is_static(dim: Any) -> bool:
@@ -139,6 +155,15 @@ _PYTHON = {
     "CeilToInt": "math.ceil({0})",
     "FloorToInt": "math.floor({0})",
     "TruncToInt": "math.trunc({0})",
+    "Equality": "({0} == {1})",
+    "Unequality": "({0} != {1})",
+    "StrictLessThan": "({0} < {1})",
+    "LessThan": "({0} <= {1})",
+    "StrictGreaterThan": "({0} > {1})",
+    "GreaterThan": "({0} >= {1})",
+    "And": "({0} and {1})",
+    "Or": "({0} or {1})",
+    "Not": "(not {0})",
 }
 _CPP = {
     "FloorDiv": "mc_floordiv({0}, {1})",
@@ -163,7 +188,7 @@ _TRITON = {kind: text for kind, text in _PYTHON.items() if "math." not in text a
     "ToFloat": "tl.cast({0}, tl.float64)",
 }
 _TEXTS = {"python": _PYTHON, "cpp": _CPP, "triton": _TRITON}
-"""Kind of expression → its text per target. Max and Min of several arguments nest."""
+"""Kind of expression → its text per target. Max, Min, And and Or of several arguments nest."""
 
 
 def _print(expr: Any, target: str) -> str:
@@ -182,7 +207,7 @@ def _print(expr: Any, target: str) -> str:
     text = _TEXTS[target].get(kind)
     if text is None:
         raise NotImplementedError(f"size expression {expr} has a {kind}, which has no {target} text")
-    while kind in ("Max", "Min") and len(args) > 2:
+    while kind in ("Max", "Min", "And", "Or") and len(args) > 2:
         args = [text.format(*args[:2]), *args[2:]]
     return text.format(*args)
 

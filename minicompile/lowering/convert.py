@@ -187,9 +187,12 @@ class Converter(Emitter):
         return node
 
     def is_negative(self, dim: Any) -> bool:
-        """Whether a number is below zero; for a symbolic one a guard says so from here on."""
+        """Whether a number is below zero; for a symbolic one a guard says so from here on. Raises NotConvertible for
+        one that depends on data."""
         if is_static(dim):
             return bool(dim < 0)
+        if not all(symbol.name.startswith("s") for symbol in dim.free_symbols):
+            raise NotConvertible("a number that depends on data, and may be negative")
         return bool(shape_env(self.trace.inputs).evaluate_expr(dim < 0))
 
     def lies_by(self, strides: Sequence[Any]) -> None:
@@ -256,6 +259,10 @@ def shape_env(inputs: Sequence[Any]) -> Any:
     return next(size.node.shape_env for size in sizes if isinstance(size, (torch.SymInt, torch.SymFloat)))
 
 
+UNKNOWN = 128
+"""What heuristics take a size for that depends on data."""
+
+
 def size_hints(inputs: Sequence[Any]) -> dict[str, Any]:
     """Symbol → its value while tracing, from the sizes of the inputs and the numbers among them."""
     hints: dict[str, Any] = {}
@@ -270,5 +277,4 @@ def size_hints(inputs: Sequence[Any]) -> dict[str, Any]:
 def _add_hints(node: Any, hints: dict[str, Any]) -> None:
     for symbol in node.expr.free_symbols:
         value = symbol_hint(node.shape_env, symbol)
-        if value is not None:
-            hints[symbol.name] = value
+        hints[symbol.name] = UNKNOWN if value is None else value

@@ -15,7 +15,7 @@ from ..ir.call_plan import CallPlan, Own, View, Whole, Write
 from ..ir.symbols import to_dim
 from ..ir.types import TensorType
 from .errors import LoweringError
-from .trace import Trace, _is_functional, _storage
+from .trace import Trace, _is_functional, _same_strides, _storage
 
 
 class Result(NamedTuple):
@@ -77,7 +77,7 @@ class _Planner:
         wrapper, value = self.wrappers[index], self.trace.inputs[index]
         if not _is_functional(wrapper):
             return None
-        if wrapper.shape != value.shape or wrapper.stride() != value.stride():
+        if wrapper.shape != value.shape or not _same_strides(wrapper, value):
             raise LoweringError(f"input {index} has its shape or strides changed in place")
         self._check_history(index, wrapper)
         final = torch._from_functional_tensor(wrapper)

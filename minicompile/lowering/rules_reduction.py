@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
-from ..ir.symbols import dims_product, is_static
+from ..ir.symbols import dims_product, is_static, max_dim
 from ..ir.types import dtype_kind
 from .emit import opmath
 from .errors import NotConvertible
@@ -121,18 +121,17 @@ def variance_of(c: Any, x: Node, dims: tuple[int, ...], correction: Any) -> tupl
     centred = c.sub(x, mean_node)
     divisor = count(x, dims)
     if correction != 0:
-        divisor = _corrected(divisor, correction, [x.tensor.shape[dim] for dim in dims])
+        divisor = _corrected(divisor, correction)
     return c.div(c.reduce("sum", c.mul(centred, centred), dims), divisor), mean_node
 
 
-def _corrected(count: Any, correction: Any, sizes: list[Any]) -> Any:
-    """max(count - correction, 0). Of symbolic counts only those that are at least 1, for the usual correction: size
-    symbols are, differences of them may not be."""
+def _corrected(count: Any, correction: Any) -> Any:
+    """max(count - correction, 0): also a symbolic count may be small."""
     if is_static(count):
         return max(count - correction, 0)
-    if correction == 1 and all(size.is_Symbol if hasattr(size, "is_Symbol") else size > 0 for size in sizes):
-        return count - 1
-    raise NotConvertible("a correction of a symbolic count")
+    if not isinstance(correction, int):
+        raise NotConvertible("a fractional correction of a symbolic count")
+    return max_dim(count - correction, 0)
 
 
 def _variance(c: Any, x: Node, dim: Any, correction: Any, keepdim: bool) -> tuple[Node, Node]:

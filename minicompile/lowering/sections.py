@@ -1,4 +1,4 @@
-"""Cut an FX graph where one of its differentiable outputs is computed from another.
+"""Cut an FX graph where one of its differentiable outputs is computed from another, and around what depends on data.
 
 In: a captured graph. Out: its sections, in order; none where it need not be cut.
 
@@ -6,6 +6,9 @@ A compiled pair is one node of autograd's graph, so its results are siblings: be
 where eager has one. A hook on the logits, their `retain_grad`, or the gradient of the loss with respect to them would
 not see what it sees in eager. So the graph is cut behind each output that another one is computed from; every section
 becomes a pair of its own, and the later one reads the very tensor that the caller gets.
+
+A call whose result has a size that only the data tells, and a number that is read from a tensor, are sections of their
+own, which run as they are: behind them, such a number is an input like any other size.
 
 Sections are runs of the program's own order: mutations and random numbers stay in order. Arithmetic on sizes, which is
 cheap, is repeated in every section that needs it."""
@@ -28,29 +31,34 @@ _AUTOCAST = {torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1}
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a graph. `inputs` and `outputs` are nodes of the whole graph, in the order of the part's own."""
+    """A part of a graph. `inputs` and `outputs` are nodes of the whole graph, in the order of the part's own.
+    `is_data`: it gives numbers that depend on data."""
 
     gm: fx.GraphModule
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
+    is_data: bool = False
 
     @property
     def examples(self) -> list[Any]:
         return [node.meta["example_value"] for node in self.inputs]
 
 
-def sections(gm: fx.GraphModule) -> list[Section]:
-    """See the module's docstring. Raises LoweringError where a cut would stand inside a grad mode or autocast block, or
-    something that is neither a tensor nor a size would cross it."""
+def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
+    """See the module's docstring. `training`: whether what is computed from outputs matters.
+
+    Raises LoweringError where a cut would stand inside a grad mode or autocast block, or something that is neither a
+    tensor nor a size would cross it."""
     body = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output") and not _is_repeated(node)]
     levels = _levels(body)
-    cuts = sorted({_cut_behind(body, node, levels) for node in _read_by_other_outputs(gm)})
+    cuts = {_cut_behind(body, node, levels) for node in _read_by_other_outputs(gm)} if training else set()
+    cuts |= _around_data(body, levels)
     if not cuts:
         return []
-    bounds = [0, *cuts, len(body)]
+    bounds = sorted({0, *cuts, len(body)})
     parts = [body[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end]
-    if not all(map(_is_tensor, _outputs(gm))):
-        raise LoweringError("an output is computed from another one, and a third one is no tensor")
+    if not all(_is_tensor(node) or is_size(node) for node in _outputs(gm)):
+        raise LoweringError("an output is computed from another one, and a third one is neither a tensor nor a size")
     for part in parts:
         if any(node.target is hooked and node.args[1] not in part for node in part):
             raise LoweringError("a tensor gets its hook where only a part of its gradient is known")
@@ -103,6 +111,32 @@ def _cut_behind(body: list[fx.Node], node: fx.Node, levels: list[bool]) -> int:
     raise LoweringError("an output is computed from another one before its hook, or inside a block that sets a mode")
 
 
+def _around_data(body: list[fx.Node], levels: list[bool]) -> set[int]:
+    """The positions before and behind each node whose result depends on data, with what takes its result apart."""
+    cuts: set[int] = set()
+    for start, node in enumerate(body):
+        if not _begins_data(node):
+            continue
+        end, own = start + 1, {node}
+        while end < len(body) and _takes_apart(body[end], own):
+            own.add(body[end])
+            end += 1
+        if not (levels[start] and levels[end]):
+            raise LoweringError("a size depends on data inside a block that sets a mode")
+        cuts |= {start, end}
+    return cuts
+
+
+def _begins_data(node: fx.Node) -> bool:
+    return "is_data" in node.meta and node.target is not torch.ops.aten.sym_size.int
+
+
+def _takes_apart(node: fx.Node, own: set[fx.Node]) -> bool:
+    if node.target not in (operator.getitem, torch.ops.aten.sym_size.int) or node.args[0] not in own:
+        return False
+    return node.target is not operator.getitem or not _is_tensor(node.args[0])
+
+
 def _levels(body: Sequence[fx.Node]) -> list[bool]:
     """For each position between nodes, whether grad mode and autocast are as at the start."""
     modes = [node.args[0] for node in body if node.target is torch._C._set_grad_enabled]
@@ -120,17 +154,27 @@ def _levels(body: Sequence[fx.Node]) -> list[bool]:
 
 def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node]) -> Section:
     graph = fx.Graph()
-    inputs = [node for node in gm.graph.nodes if node in _entering(part)]
+    entering = _entering(part)
+    entering |= _symbol_nodes(gm, entering) - set(part)
+    inputs = [node for node in gm.graph.nodes if node in entering]
     copies = {node: _placeholder(graph, node) for node in inputs}
     for node in part:
         _copy(graph, node, copies)
     wanted = {source for node in later for source in _needs(node)} | set(_outputs(gm))
-    outputs = [node for node in part if node in wanted]
+    is_data = any(map(_begins_data, part))
+    outputs = [node for node in part if node in wanted or (is_data and is_size(node))]
     graph.output(tuple(copies[node] for node in outputs))
     for node in outputs:
-        if not _is_tensor(node):
+        if not _is_tensor(node) and not is_size(node):
             raise LoweringError(f"{node.name}, which is no tensor, would cross from one part of the graph to the next")
-    return Section(fx.GraphModule(gm, graph, "CapturedSection"), tuple(inputs), tuple(outputs))
+    return Section(fx.GraphModule(gm, graph, "CapturedSection"), tuple(inputs), tuple(outputs), is_data)
+
+
+def _symbol_nodes(gm: fx.GraphModule, tensors: set[fx.Node]) -> set[fx.Node]:
+    """The nodes of the symbols in the sizes of tensors: a section that gets these may compute with those."""
+    sizes = (size for node in tensors if _is_tensor(node) for size in node.meta["example_value"].shape)
+    wanted = {symbol for size in sizes if isinstance(size, torch.SymInt) for symbol in size.node.expr.free_symbols}
+    return {node for node in gm.graph.nodes if symbol_of(node) in wanted} if wanted else set()
 
 
 def _entering(part: Sequence[fx.Node]) -> set[fx.Node]:
@@ -166,9 +210,26 @@ def _copy(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> fx.
 
 
 def _is_repeated(node: fx.Node) -> bool:
-    """Sizes and attributes: made again where they are needed."""
-    is_size = node.op == "call_function" and isinstance(node.meta.get("example_value"), (torch.SymInt, int))
-    return node.op == "get_attr" or is_size
+    """Sizes and attributes: made again where they are needed; and checks, which stand between the sections."""
+    if node.op == "get_attr" or node.target is torch._check:
+        return True
+    is_number = isinstance(node.meta.get("example_value"), _SIZES)
+    return node.op == "call_function" and is_number and "is_data" not in node.meta
+
+
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int)
+
+
+def is_size(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymFloat))
+
+
+def symbol_of(node: fx.Node) -> Any:
+    """The symbol that a node is the value of, as it was made; None for any other node."""
+    if not is_size(node) or not (node.op == "placeholder" or "is_data" in node.meta):
+        return None
+    expr = node.meta["example_value"].node._expr
+    return expr if expr.is_Symbol else None
 
 
 def _is_tensor(node: Any) -> bool:

@@ -5,12 +5,16 @@ graph's inputs to its outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import fx
 
-from ..lowering.sections import Section
+from ..ir.symbols import dim_text, to_dim
+from ..lowering.errors import LoweringError
+from ..lowering.sections import Section, symbol_of
+from ..torch_compat import data_facts
 
 
 class ChainedGraph:
@@ -69,27 +73,77 @@ class ChainedGraph:
         return "\n".join(section.describe() for section in self.sections)
 
 
+class PlainSection:
+    """A section that runs as it was captured: its result depends on data in more than its numbers."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        self.gm = gm
+        self.name = "part_as_captured"
+        self.seconds: dict[str, float] = {}
+        self.kernels: list[Any] = []
+        self.externs = [str(node.target) for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
+        self.wrapper_source = self.native_source = ""
+        self._forward: Callable[..., Any] = gm.forward
+
+    def __call__(self, *args: Any) -> Any:
+        return self._forward(*args)
+
+    def describe(self) -> str:
+        """What it calls."""
+        return "\n".join(f"as captured: {name}" for name in self.externs)
+
+
+class FactMissed(RuntimeError):
+    """A number that depends on data is not what the program was compiled for: it runs in eager."""
+
+
 def _write_call(
     gm: fx.GraphModule, sections: Sequence[Section], compiled: Sequence[Any]
 ) -> tuple[str, Callable[..., tuple[Any, ...]]]:
     from ..codegen.wrapper_text import compile_wrapper
 
-    names = {node: f"a{i}" for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    names = {node: _name(node, f"a{i}") for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    facts = _facts(gm)
+    constants: dict[str, Any] = {f"section_{number}": run for number, run in enumerate(compiled)}
+    constants.update(FactMissed=FactMissed, math=math)
     lines = [f"def call({', '.join(names.values())}):"]
     for number, section in enumerate(sections):
         given = ", ".join(names[node] for node in section.inputs)
-        names.update({node: f"t{number}_{i}" for i, node in enumerate(section.outputs)})
+        names.update({node: _name(node, f"t{number}_{i}") for i, node in enumerate(section.outputs)})
         results = "".join(f"{names[node]}, " for node in section.outputs)
         lines.append(f"    {f'({results}) = ' if results else ''}section_{number}({given})")
+        lines += [f"    {line}" for line in _checks(facts, set(names.values()))]
+    if facts:
+        raise LoweringError(f"{facts[0]} would have to be checked, and nothing tells its numbers")
     (output,) = gm.graph.find_nodes(op="output")
-    constants: dict[str, Any] = {f"section_{number}": run for number, run in enumerate(compiled)}
     lines.append(f"    return ({''.join(f'{_text(item, names, constants)}, ' for item in output.args[0])})")
     source = "\n".join(lines) + "\n"
     return source, compile_wrapper("chained graph", source, constants)["call"]
 
 
+def _name(node: fx.Node, otherwise: str) -> str:
+    """A size symbol is called what it is called everywhere."""
+    symbol = symbol_of(node)
+    return otherwise if symbol is None else str(symbol)
+
+
+def _facts(gm: fx.GraphModule) -> list[Any]:
+    """What was taken for granted about data while the graph was captured and compiled, as conditions on symbols."""
+    sizes = [node.meta["example_value"] for node in gm.graph.nodes if symbol_of(node) is not None]
+    return data_facts(sizes[0].node.shape_env) if sizes else []
+
+
+def _checks(facts: list[Any], known: set[str]) -> Iterator[str]:
+    """The lines that check the facts of which all numbers are known; these are taken off the list."""
+    for fact in list(facts):
+        if {str(symbol) for symbol in fact.free_symbols} <= known:
+            facts.remove(fact)
+            text = dim_text(fact)
+            yield f"if not {text}: raise FactMissed({str(fact)!r})"
+
+
 def _text(item: Any, names: dict[fx.Node, str], constants: dict[str, Any]) -> str:
     if isinstance(item, fx.Node):
-        return names[item]
+        return names[item] if item in names else dim_text(to_dim(item.meta["example_value"]))
     constants[f"c{len(constants)}"] = item
     return f"c{len(constants) - 1}"

@@ -13,8 +13,11 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .. import directives
 from ..breaks import Break, BreakKind, unsupported_call
+from ..data_dependent import ConditionValue
 from .annotations import AnnotationValue
 from .base import Kwargs, NotConstant, Value, fail
 from .callables import RULES, Rule, class_object, rule
@@ -330,11 +333,14 @@ def _complex(tr: Tracer, *args: Value) -> Value:
 
 
 def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
-    from .tensor import TensorValue
+    from .tensor import TensorValue, read_number
 
     for arg in args:
         value = arg.realize(tr)
         if isinstance(value, TensorValue):
+            number = read_number(tr, value, "item") if kind is int else None
+            if number is not None:
+                return number
             raise Break(BreakKind.VALUE, f"{kind.__name__}() reads the numbers of {value.describe()}.")
     return tr.fold(kind, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
 
@@ -384,11 +390,22 @@ def _extreme(name: str, op: Any) -> Rule:
             fail(ValueError(f"{name}() arg is an empty sequence"))
         best = 0
         for index in range(1, len(values)):
-            if binary(tr, op, keys[index], keys[best]).truth(tr):
+            is_better = binary(tr, op, keys[index], keys[best])
+            if isinstance(is_better, ConditionValue) and measure is None:
+                return _extreme_of_data(tr, torch.sym_max if op is operator.gt else torch.sym_min, values)
+            if is_better.truth(tr):
                 best = index
         return values[best]
 
     return trace
+
+
+def _extreme_of_data(tr: Tracer, pick: Any, values: list[Value]) -> Value:
+    """The largest or smallest of ints of which some depend on data."""
+    numbers = [value.sym if isinstance(value, SymIntValue) else value.const(tr) for value in values]
+    if not all(type(number) in (int, torch.SymInt) for number in numbers):
+        raise unsupported_call("max() or min()", "gets a number that depends on data, and one that is no int")
+    return tr.number(functools.reduce(pick, numbers))
 
 
 RULES[max] = _extreme("max", operator.gt)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.constants import is_numpy_number
-from ..breaks import UserError, unsupported
+from ..breaks import FACTS_HINT, Break, BreakKind, UserError, unsupported
 from .base import Args, Kwargs, Value, fail
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class SymIntValue(OpenValue):
     @property
     def now(self) -> int:
         """What it is in the call that is traced. Relies on nothing."""
-        return int(self.sym.node.hint)
+        return _hinted(self.sym)
 
     def specialize(self, tr: Tracer) -> int:
         tr.changed()
@@ -144,6 +144,13 @@ class SymIntValue(OpenValue):
 
     def build(self, glue: Glue) -> str:
         return glue.size(self.sym)
+
+
+def _hinted(sym: torch.SymInt) -> int:
+    """The value while tracing. Raises Break for a number that depends on data, which has none."""
+    if sym.node.hint is None:
+        raise Break(BreakKind.VALUE, "The value of a number that depends on data is needed.", FACTS_HINT)
+    return int(sym.node.hint)
 
 
 _FRACTIONS = frozenset({operator.truediv, operator.itruediv})

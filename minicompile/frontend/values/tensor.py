@@ -223,6 +223,9 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
 
         return of_tensor(tr, owner)
     if name in READS_NUMBERS:
+        number = read_number(tr, owner, name) if not args and not kwargs else None
+        if number is not None:
+            return number
         raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
     if name in FOR_REAL and name not in KNOWN_METHODS:
         raise unsupported_call(f"Tensor.{name}()", "changes or exposes what the graph holds")
@@ -235,6 +238,35 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         if result is not None:
             return result
     return tr.torch_call(name, [owner, *args], kwargs)
+
+
+def read_number(tr: Tracer, owner: TensorValue, name: str) -> Value | None:
+    """What `item` and the like give, where that is captured as a number of the graph."""
+    from ..data_dependent import item
+
+    if name in ("item", "__int__", "__index__"):
+        return item(tr, owner)
+    return _listed(tr, owner) if name == "tolist" and tr.graph.capture.scalars else None
+
+
+_LISTED = 64
+"""Elements of a tensor that may become a list of numbers in a graph."""
+
+
+def _listed(tr: Tracer, owner: TensorValue) -> Value | None:
+    """`owner.tolist()`."""
+    from ..data_dependent import item
+
+    sizes = owner.fake.shape
+    if not sizes:
+        return item(tr, owner)
+    if any(type(size) is not int for size in sizes) or owner.fake.numel() > _LISTED:
+        return None
+    if owner.fake.dtype.is_floating_point or owner.fake.dtype.is_complex or owner.fake.dtype is torch.bool:
+        return None
+    rows = [tr.torch_call("select", [owner, ConstantValue(0), ConstantValue(i)], {}) for i in range(sizes[0])]
+    items = [_listed(tr, row) for row in rows if isinstance(row, TensorValue)]
+    return SequenceValue(list, [item for item in items if item is not None])
 
 
 # ---- methods whose result is known from the fake tensor ----

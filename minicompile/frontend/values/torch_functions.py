@@ -6,6 +6,7 @@ In: function objects of torch and values. Out: graph nodes (through the tracer),
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from torch.nn.utils import stateless
 
 from .. import torch_polyfills
 from ..breaks import Break, BreakKind, unsupported_call
+from ..data_dependent import ConditionValue, state
 from .base import Args, Kwargs, Value, fail
 from .callables import RULES, is_safe_to_hash, rule, traced_as
 from .constant import ConstantValue, SymIntValue
@@ -285,9 +287,48 @@ def _sym_int(tr: Tracer, value: Value) -> Value:
 
 @rule(torch._check)
 def _check(tr: Tracer, condition: Value, message: Value | None = None) -> Value:
-    if not condition.realize(tr).truth(tr):
-        fail(RuntimeError("torch._check failed"))
+    _state(tr, condition.realize(tr), RuntimeError)
     return ConstantValue(None)
+
+
+def _state(tr: Tracer, condition: Value, error: type[Exception]) -> None:
+    """A condition that has to hold: a guard, or for data a check at run time."""
+    if isinstance(condition, ConditionValue):
+        state(tr, condition.sym)
+    elif not condition.truth(tr):
+        fail(error("torch._check failed"))
+
+
+@rule(torch._check_value)
+def _check_value(tr: Tracer, condition: Value, message: Value | None = None) -> Value:
+    _state(tr, condition.realize(tr), ValueError)
+    return ConstantValue(None)
+
+
+@rule(torch._check_index)
+def _check_index(tr: Tracer, condition: Value, message: Value | None = None) -> Value:
+    _state(tr, condition.realize(tr), IndexError)
+    return ConstantValue(None)
+
+
+@rule(torch._check_is_size)
+def _check_is_size(tr: Tracer, number: Value, message: Value | None = None, *, max: Value | None = None) -> Value:
+    _between(tr, number, ConstantValue(0), max)
+    return ConstantValue(None)
+
+
+@rule(torch._constrain_as_size)
+def _constrain_as_size(tr: Tracer, symbol: Value, min: Value | None = None, max: Value | None = None) -> Value:
+    _between(tr, symbol, min or ConstantValue(0), max)
+    return ConstantValue(None)
+
+
+def _between(tr: Tracer, number: Value, low: Value, high: Value | None) -> None:
+    from ..operators import binary
+
+    for op, bound in ((operator.ge, low), (operator.le, high)):
+        if bound is not None and not (isinstance(bound, ConstantValue) and bound.value is None):
+            _state(tr, binary(tr, op, number.realize(tr), bound.realize(tr)), RuntimeError)
 
 
 @rule(torch._assert)
