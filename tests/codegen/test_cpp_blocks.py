@@ -193,5 +193,5 @@ def test_masked_softmax_pays_nothing_for_what_is_masked() -> None:
     def least(x: Tensor) -> float:
         return min(timeit.repeat(lambda: compiled(x), number=1, repeat=300))
 
-    x = torch.randn(1 << 15)
+    x = torch.randn(1 << 14)  # one thread's work: two would wait for each other on a busy machine
     assert least(torch.full_like(x, -torch.inf)) < 5 * least(x)
