@@ -69,11 +69,12 @@ class Accumulator:
         return f"reduction({_OMP[self.kind]}:run_{self.name}){nan}"
 
     def take(self, arg: str) -> str:
-        """One element into the run."""
+        """One element into the run. NaN is noted by a choice: gcc does not vectorise `nan |= x != x` where x is itself
+        a choice by a mask of bytes (a masked softmax took twice as long)."""
         run = f"run_{self.name}"
         if self.kind in ("amax", "amin"):
             sign = ">" if self.kind == "amax" else "<"
-            nan = f" nan_{self.name} |= {arg} != {arg};" if self.nan_type else ""
+            nan = f" nan_{self.name} = {arg} != {arg} ? 1 : nan_{self.name};" if self.nan_type else ""
             return f"{run} = {arg} {sign} {run} ? {arg} : {run};{nan}"
         return f"{run} {_OMP[self.kind]}= {arg};"
 

@@ -50,6 +50,19 @@ def test_nan_wins_wherever_it_lies(place: int) -> None:
     assert all(bool(part[0].isnan()) and not bool(part[1].isnan()) for part in got)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("length", [50, 577])
+def test_nan_behind_a_mask(length: int, dtype: torch.dtype) -> None:
+    """One that is masked away does not count, one that is not does."""
+    x, mask = torch.randn(3, length).to(dtype), torch.zeros(3, length, dtype=torch.bool)
+    x[0, 7] = x[1, length - 1] = float("nan")
+    mask[0, 7] = mask[2, 5] = True
+    fn = lambda x, mask: (x.masked_fill(mask, -9).amax(-1), torch.where(mask, 9, x).amin(-1))  # noqa: E731
+    got, want = minicompile.compile(fn)(x, mask), fn(x, mask)
+    torch.testing.assert_close(got, want, equal_nan=True)
+    assert [part.isnan().tolist() for part in got] == [[False, True, False]] * 2
+
+
 @pytest.mark.parametrize("length", [577, 4096, 100_000])
 @pytest.mark.parametrize("fn", [lambda x: x.sum(-1), lambda x: (x * x).sum(-1), lambda x: x.mean(-1)])
 def test_errors_stay_near_eagers(fn: Callable[[Tensor], Tensor], length: int) -> None:
