@@ -21,6 +21,7 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
+from ..symbolic_forms import symbolic_form
 from ..torch_compat import depends_on_data
 from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
@@ -352,7 +353,8 @@ class GraphBuilder:
     def _run(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
             function, rest = (getattr(args[0], target), args[1:]) if isinstance(target, str) else (target, args)
-            result = function(*rest, **kwargs)
+            form = symbolic_form(target, args, kwargs) if self.shapes is not None else None
+            result = (form or function)(*rest, **kwargs)
             if self.floats and _has_float_size(result):
                 raise unsupported_call(f"{tr.name_of(target)}()", "makes a size of a float")
             return result

@@ -12,14 +12,7 @@ from typing import Any
 
 import torch
 
-
-def one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    """`torch.nn.functional.one_hot`; without a number of classes it has to read the largest value."""
-    if not isinstance(num_classes, int) or num_classes <= 0 or x.dtype is not torch.int64:
-        return torch.nn.functional.one_hot(x, num_classes)
-    classes = torch.arange(num_classes, device=x.device)
-    checked = torch.index_select(classes, 0, x.reshape(-1)).reshape(x.shape)
-    return (checked.unsqueeze(-1) == classes).to(torch.int64)
+from ..symbolic_forms import one_hot
 
 
 def scaled_dot_product_attention(

@@ -23,6 +23,7 @@ from ..body_calls import checkpointed
 from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
+from ..symbolic_forms import symbolic_form
 from ..torch_compat import restore_modes, save_modes
 from . import rng_states
 from .errors import LoweringError
@@ -294,7 +295,8 @@ def _evaluate(node: Any, args: Any, kwargs: Any, recorder: _Recorder) -> Any:
     if node.target is checkpointed:
         body, _, *inputs = args  # its calls carry in their origins that they are to be computed again
         return tuple(_interpret(body, inputs, dict(body.named_children()), recorder))
-    return SUBSTITUTES.get(node.target, node.target)(*args, **kwargs)
+    target = SUBSTITUTES.get(node.target) or symbolic_form(node.target, args, kwargs) or node.target
+    return target(*args, **kwargs)
 
 
 def _fill(value: Any, env: dict[Any, Any]) -> Any:
