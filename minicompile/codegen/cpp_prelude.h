@@ -118,10 +118,11 @@ template <class T> static inline T mc_sign(T x) { return (T)((x > 0) - (x < 0));
 template <class T> static inline T mc_relu(T x) { return x < 0 ? (T)0 : x; }
 
 //@ mc_maximum
-template <class T> static inline T mc_maximum(T a, T b) { return (a > b) | (a != a) ? a : b; }
+// NaN wins. In this form gcc vectorises a minimum of a maximum as well.
+template <class T> static inline T mc_maximum(T a, T b) { return !(a <= b) & (b == b) ? a : b; }
 
 //@ mc_minimum
-template <class T> static inline T mc_minimum(T a, T b) { return (a < b) | (a != a) ? a : b; }
+template <class T> static inline T mc_minimum(T a, T b) { return !(a >= b) & (b == b) ? a : b; }
 
 //@ mc_isinf
 static inline unsigned char mc_isinf(float x) { return __builtin_fabsf(x) == __builtin_inff(); }
@@ -151,11 +152,9 @@ template <class T> static inline T mc_fmod(T a, T b) { return (b == 0) | (b == (
 static inline float mc_fmod(float a, float b) { return __builtin_fmodf(a, b); }
 static inline double mc_fmod(double a, double b) { return __builtin_fmod(a, b); }
 
-//@ mc_remainder
-template <class T> static inline T mc_remainder(T a, T b) {
-  T r = mc_fmod(a, b);
-  return (r != 0) & ((r < 0) != (b < 0)) ? (T)(r + b) : r;
-}
+//@ mc_remainder mc_remainder_of
+template <class T> static inline T mc_remainder_of(T r, T b) { return (r != 0) & ((r < 0) != (b < 0)) ? (T)(r + b) : r; }
+template <class T> static inline T mc_remainder(T a, T b) { return mc_remainder_of(mc_fmod(a, b), b); }
 
 //@ mc_trunc_divide
 template <class T> static inline T mc_trunc_divide(T a, T b) {
@@ -164,21 +163,33 @@ template <class T> static inline T mc_trunc_divide(T a, T b) {
 static inline float mc_trunc_divide(float a, float b) { return __builtin_truncf(a / b); }
 static inline double mc_trunc_divide(double a, double b) { return __builtin_trunc(a / b); }
 
-//@ mc_floor_divide mc_floor_divide_real
+//@ mc_floor_divide mc_floor_divide_of
 template <class T> static inline T mc_floor_divide(T a, T b) {
   T q = mc_trunc_divide(a, b), r = (T)(a - q * b);
   return (b != 0) & (r != 0) & ((r < 0) != (b < 0)) ? (T)(q - 1) : q;
 }
 // As torch's (and Python's): from fmod, so that the quotient of huge numbers is exact.
-template <class T> static inline T mc_floor_divide_real(T a, T b) {
-  T mod = mc_fmod(a, b), div = (a - mod) / b;
+template <class T> static inline T mc_floor_divide_of(T mod, T a, T b) {
+  T div = (a - mod) / b;
   div = (mod != 0) & ((b < 0) != (mod < 0)) ? div - 1 : div;
   T low = mc_floor(div), nearest = div - low > (T)0.5 ? low + 1 : low;
   nearest = div != 0 ? nearest : mc_copysign((T)0, a / b);
   return b == 0 ? a / b : nearest;
 }
-static inline float mc_floor_divide(float a, float b) { return mc_floor_divide_real(a, b); }
-static inline double mc_floor_divide(double a, double b) { return mc_floor_divide_real(a, b); }
+static inline float mc_floor_divide(float a, float b) { return mc_floor_divide_of(mc_fmod(a, b), a, b); }
+static inline double mc_floor_divide(double a, double b) { return mc_floor_divide_of(mc_fmod(a, b), a, b); }
+
+//@ mc_quotient_is_far mc_fmod_fast mc_remainder_fast mc_floor_divide_fast
+// Of two floats in double: as long as the quotient has less than 30 bits its product with the divisor is exact, and so is what
+// is left. The rounded quotient may be one too large. An infinite divisor leaves all; NaN, 0 and infinity below are far.
+static inline int32_t mc_quotient_is_far(float a, float b) { return !(__builtin_fabs((double)a / b) < 0x1p29); }
+static inline float mc_fmod_fast(float a, float b) {
+  double x = a, y = b, q = __builtin_trunc(x / y), r = q == 0 ? x : x - q * y;
+  r = (r != 0) & ((r < 0) != (x < 0)) ? r + __builtin_copysign(y, x) : r;
+  return (float)__builtin_copysign(r, x);
+}
+static inline float mc_remainder_fast(float a, float b) { return mc_remainder_of(mc_fmod_fast(a, b), b); }
+static inline float mc_floor_divide_fast(float a, float b) { return mc_floor_divide_of(mc_fmod_fast(a, b), a, b); }
 
 //@ mc_exp_core mc_Exp
 // e^t as a mantissa in [0.7, 1.42] and an exponent k, the low bits of `shifted`: Cody-Waite reduction to |r| ≤ ln 2 / 2 with

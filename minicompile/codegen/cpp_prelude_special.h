@@ -6,7 +6,11 @@ static inline float mc_lgamma(float x) { return __builtin_lgammaf(x); }
 static inline double mc_lgamma(double x) { return __builtin_lgamma(x); }
 
 //@ mc_hypot
-static inline float mc_hypot(float a, float b) { return __builtin_hypotf(a, b); }
+// Squares of floats neither overflow nor vanish in double. Infinity wins over NaN.
+static inline float mc_hypot(float a, float b) {
+  double x = a, y = b, far = __builtin_inf();
+  return (float)((__builtin_fabs(x) == far) | (__builtin_fabs(y) == far) ? far : __builtin_sqrt(x * x + y * y));
+}
 static inline double mc_hypot(double a, double b) { return __builtin_hypot(a, b); }
 
 //@ mc_nextafter

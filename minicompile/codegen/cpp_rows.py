@@ -465,7 +465,7 @@ class RowPrinter:
         right = self._scan_step(value, args[0]) if value.op == "scan" else expression(value, args)
         right = self._quotient_of_total(value) or right
         if self.is_fast and has_fast_form(value):
-            right = fast_text(value.op, args[0])
+            right = fast_text(value.op, args)
         text = f"const {CPP_TYPES[value.dtype]} {name} = {right};"
         return text if kept is None or self.stages.kept[value] != k else f"{text} {kept}[{self.position()}] = {name};"
 

@@ -6,6 +6,7 @@ In: values of the kernel IR and the names of their operands. Out: C++ expression
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -113,7 +114,11 @@ def expression(value: Value, args: list[str]) -> str:
     return text.format(*args, t=CPP_TYPES[operand])
 
 
-_FAST = {"sin": "mc_sin_fast", "cos": "mc_cos_fast"}
+_FAST = {
+    "sin": "mc_is_far", "cos": "mc_is_far",
+    "fmod": "mc_quotient_is_far", "remainder": "mc_quotient_is_far", "floor_divide": "mc_quotient_is_far",
+}  # fmt: skip
+"""Operations with a fast form, `mc_OP_fast`, and what says that arguments are beyond it."""
 
 
 def has_fast_form(value: Value) -> bool:
@@ -122,6 +127,7 @@ def has_fast_form(value: Value) -> bool:
     return value.op in _FAST and value.dtype is torch.float32
 
 
-def fast_text(op: str, arg: str) -> str:
-    """The fast form; it adds to the loop's `far` whether the argument is beyond it."""
-    return f"(far |= mc_is_far({arg}), {_FAST[op]}({arg}))"
+def fast_text(op: str, args: Sequence[str]) -> str:
+    """The fast form; it adds to the loop's `far` whether the arguments are beyond it."""
+    given = ", ".join(args)
+    return f"(far |= {_FAST[op]}({given}), mc_{op}_fast({given}))"
