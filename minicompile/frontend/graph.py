@@ -531,6 +531,7 @@ _SIZE_OPERATORS: dict[str, Any] = {
     "Abs": abs, "ToFloat": torch.sym_float, "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv,
     "OpaqueUnaryFn_sqrt": torch.sym_sqrt,
     "TruncToInt": torch.sym_int, "FloorToInt": math.floor, "CeilToInt": math.ceil,
+    "RoundToInt": round,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ which a static compilation must not pay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -155,6 +156,7 @@ _PYTHON = {
     "CeilToInt": "math.ceil({0})",
     "FloorToInt": "math.floor({0})",
     "TruncToInt": "math.trunc({0})",
+    "RoundToInt": "round({0})",
     "Equality": "({0} == {1})",
     "Unequality": "({0} != {1})",
     "StrictLessThan": "({0} < {1})",
@@ -182,8 +184,9 @@ _CPP = {
     "CeilToInt": "(int64_t)__builtin_ceil({0})",
     "FloorToInt": "(int64_t)__builtin_floor({0})",
     "TruncToInt": "(int64_t){0}",
+    "RoundToInt": "(int64_t)__builtin_nearbyint({0})",
 }
-_TRITON = {kind: text for kind, text in _PYTHON.items() if "math." not in text and "**" not in text} | {
+_TRITON = {kind: text for kind, text in _PYTHON.items() if not re.search(r"math\.|\*\*|round", text)} | {
     "IntTrueDiv": "(tl.cast({0}, tl.float64) / {1})",  # `/` of two ints would be float32
     "ToFloat": "tl.cast({0}, tl.float64)",
 }

@@ -77,3 +77,26 @@ def test_kron_refuses_what_eager_refuses():
     for run in (lambda x: torch.kron(x.t(), torch.eye(2)), compiled):
         with pytest.raises(RuntimeError, match="view size is not compatible"):
             run(torch.randn(5, 3))
+
+
+ROUNDED = {
+    "half": lambda x: x[: round(x.shape[0] * 0.5)] * 2,
+    "a quarter": lambda x: x[: round(x.shape[0] / 4)].sum(0),
+    "as a size": lambda x: x.new_ones(round(x.shape[0] * 1.5)) + round(x.shape[0] / 2),
+    "given back": lambda x: (x * 2, round(x.shape[0] * 0.5), round(x.shape[0] * 0.3, 1)),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_rounded_size_is_a_size(name):
+    """Halves go to the even number, as Python rounds."""
+    fn = ROUNDED[name]
+    compiled = minicompile.compile(fn, dynamic=True)
+    for rows in range(5, 20):
+        x = torch.randn(rows, 3)
+        actual, expected = compiled(x), fn(x)
+        if isinstance(expected, tuple):
+            assert actual[1:] == expected[1:]
+        else:
+            torch.testing.assert_close(actual, expected)
+    assert len(compiled.entries) <= 2, compiled.recompiles

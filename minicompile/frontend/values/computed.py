@@ -34,7 +34,7 @@ _SYMBOLS: dict[Callable[..., Any], str] = {
     operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
 }  # fmt: skip
 _ROUNDED: dict[Any, Callable[[Any], Any]] = {
-    int: torch.sym_int, math.trunc: torch.sym_int, math.floor: math.floor, math.ceil: math.ceil,
+    int: torch.sym_int, math.trunc: torch.sym_int, math.floor: math.floor, math.ceil: math.ceil, round: round,
 }  # fmt: skip
 """What makes a size of a fraction of sizes, and how it is said of symbols."""
 
