@@ -2,40 +2,32 @@
 
 In: an optimised Graph and the name of a back end. Out: a `CompiledGraph`, built and ready to call.
 
-    prepare → fuse → lower_kernel (each group) → batch → print (C++ or Triton) → build → wrapper
+    plan (plan.py) → print (C++ or Triton) → build → wrapper
 """
 
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ..config import config
 from ..ir.graph import Graph, Node
 from ..ir.ops import CREATION
 from ..ir.types import Dim, TensorType
 from ..timeline import stage
-from .batches import batch
 from .compiled import CompiledGraph, KernelInfo
-from .fusion import Unit, fuse
+from .fusion import Unit
 from .kernel_ir import Kernel
-from .lower_kernel import Lowered, lower_kernel
+from .lower_kernel import Lowered
 from .matmul_kernel import Product
-from .padded_products import pad_products
-from .prepare import Views, prepare
-from .split_reductions import split_reductions
+from .plan import plan_kernels
 from .triton_compat import INTERPRETED
 from .wrapper import Launch, Wrapper, write_wrapper
 
 BACKENDS = ("auto", "cpp", "triton")
-
-AT_MOST_BUFFERS = {"cpp": 4096, "triton": 240}
-"""Tensors that one kernel may get; CUDA's limit is 4 KiB of parameters."""
 
 
 def compile_ir(
@@ -52,28 +44,16 @@ def compile_ir(
         ValueError: an unknown back end, or one that cannot run on the graph's device.
         CompilerMissing, CompileError: from the native build.
     """
-    backend = choose_backend(graph, backend)
+    backend, device, options = choose_backend(graph, backend), _device(graph), options or {}
     seconds: dict[str, float] = {}
-    tune = bool((options or {}).get("tune"))
-    with stage("fusion", seconds):
-        prepared = prepare(pad_products(split_reductions(graph)) if backend == "triton" else graph)
-        views = Views()
-        plan = fuse(prepared, views)
+    planned = plan_kernels(graph, backend, options, device, seconds)
+    prepared, lowered = planned.graph, planned.lowered
     with stage("kernels", seconds):
-        exact = bool({"exact_rounding": config.exact_rounding or config.exact, **(options or {})}["exact_rounding"])
-        lowered = lower_units(plan.units, prepared, exact)
-        _mark_in_place(lowered, prepared, views)
-        if tune and backend == "triton" and not exact:
-            from .matmul_choice import choose_products
-
-            plan, lowered = choose_products(plan, lowered, prepared, views, _device(graph))
-        batched = batch(plan, lowered, AT_MOST_BUFFERS[backend])
-        lowered = batched.lowered
-        built = _build(lowered, backend, _device(graph), tune, seconds)
+        built = _build(lowered, backend, device, bool(options.get("tune")), seconds)
     with stage("wrapper", seconds):
         launches = {unit: Launch(low.kernel, low.nodes, built.calls[unit]) for unit, low in lowered.items()}
-        records = bool((options or {}).get("cuda_graphs")) and _device(graph) is not None
-        wrapper = write_wrapper(prepared, batched.units, launches, views, boxed, records)
+        records = bool(options.get("cuda_graphs")) and device is not None
+        wrapper = write_wrapper(prepared, planned.units, launches, planned.views, boxed, records)
     positions = {node: number for number, node in enumerate(prepared.nodes)}
     return CompiledGraph(
         call=_recorded(wrapper, graph, boxed) if records else wrapper.call,
@@ -84,11 +64,11 @@ def compile_ir(
             for unit, low in lowered.items()
             if any(node.tensor.numel != 0 for node in unit.stored)
         ],
-        externs=[str(unit.members[0].attrs["target"]) for unit in batched.units if unit.is_extern],
+        externs=[str(unit.members[0].attrs["target"]) for unit in planned.units if unit.is_extern],
         wrapper_source=wrapper.source,
         native_source=built.source,
         objects=wrapper.objects,
-        decisions=[*plan.decisions, *batched.decisions],
+        decisions=planned.decisions,
         seconds=seconds,
         prepared=prepared,
     )
@@ -157,30 +137,6 @@ def choose_backend(graph: Graph, backend: str) -> str:
     if backend == "cpp" and on_gpu:
         raise ValueError(f"backend 'cpp' needs CPU tensors; this graph is on {', '.join(sorted(devices))}")
     return backend
-
-
-def lower_units(units: list[Unit], graph: Graph, exact: bool = False) -> dict[Unit, Lowered]:
-    """The kernel of each group, in running order."""
-    result: dict[Unit, Lowered] = {}
-    for unit in units:
-        if unit.iteration is not None:
-            name = kernel_name(len(result), unit)
-            result[unit] = lower_kernel(name, unit.members, set(unit.stored), unit.iteration, graph.symbols, exact)
-    return result
-
-
-def _mark_in_place(lowered: dict[Unit, Lowered], graph: Graph, views: Views) -> None:
-    """Kernels that store what is to overwrite an input may be given that input to store into."""
-    written = {views.base(node) for _, node in graph.writes}
-    for unit, low in lowered.items():
-        if not written.isdisjoint(unit.stored):
-            lowered[unit] = replace(low, kernel=replace(low.kernel, in_place=True))
-
-
-def kernel_name(number: int, unit: Unit) -> str:
-    """`kernel_3_exp_sum_div`: a number, and up to three of the ops that say most (a cast says little)."""
-    ops = dict.fromkeys(node.op for node in unit.members if node.op != "cast")
-    return re.sub(r"\W", "_", "_".join(["kernel", str(number), *(list(ops)[-3:] or ["copy"])]))
 
 
 def describe(unit: Unit, low: Lowered, source: str, backend: str, positions: dict[Node, int]) -> KernelInfo:

@@ -14,12 +14,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Graph
-from .batches import batch
-from .compile import AT_MOST_BUFFERS, lower_units
-from .fusion import fuse
-from .padded_products import pad_products
-from .prepare import Views, prepare
-from .split_reductions import split_reductions
+from .plan import plan_kernels
 from .triton import print_triton
 from .triton_build import load_functions
 from .triton_launch import Launcher
@@ -43,15 +38,8 @@ class Cubin:
 def cubins(graph: Graph, arch: int = 90, tune: bool = False) -> list[Cubin]:
     """See the module's docstring. `tune`: matrix products become kernels where they can, as mode="max-autotune" would
     try them."""
-    graph, views = prepare(pad_products(split_reductions(graph))), Views()
-    plan = fuse(graph, views)
-    lowered = lower_units(plan.units, graph)
-    if tune:
-        from .matmul_choice import choose_products
-
-        plan, lowered = choose_products(plan, lowered, graph, views, None)
-    found = batch(plan, lowered, AT_MOST_BUFFERS["triton"]).lowered.values()
-    texts = [print_triton(kernel) for kernel in twins([low.kernel for low in found]).distinct]
+    kernels = [low.kernel for low in plan_kernels(graph, "triton", {"tune": tune}).lowered.values()]
+    texts = [print_triton(kernel) for kernel in twins(kernels).distinct]
     result = []
     for text, function in zip(texts, load_functions(texts), strict=True):
         launcher = Launcher(text, function)

@@ -13,8 +13,9 @@ import torch
 
 from minicompile import passes
 from minicompile.codegen import triton_shape
-from minicompile.codegen.compile import compile_ir, lower_units
+from minicompile.codegen.compile import compile_ir
 from minicompile.codegen.fusion import fuse
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare, storage_strides
 from minicompile.codegen.split_reductions import split_reductions
 from minicompile.codegen.triton_build import interpret

@@ -64,8 +64,8 @@ def test_small_and_straight_kernels_are_not_tiled() -> None:
 
 
 def test_the_axis_is_the_one_that_most_operands_lie_along() -> None:
-    from minicompile.codegen.compile import lower_units
     from minicompile.codegen.fusion import fuse
+    from minicompile.codegen.plan import lower_units
     from minicompile.codegen.prepare import Views, prepare
 
     graph = prepare(add_transposed(300, 400))

@@ -6,10 +6,10 @@ import pytest
 import sympy
 
 from minicompile.codegen.axes import AxisSpace, NoCommonRefinement, exact_quotient
-from minicompile.codegen.compile import lower_units
 from minicompile.codegen.cpp_math import prelude
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Kernel
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 from minicompile.codegen.stages import stage
 from minicompile.codegen.views import is_dense, through, whole

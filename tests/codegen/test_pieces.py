@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import minicompile
-from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Affine, Axis, Buffer, Kernel, Value
 from minicompile.codegen.pieces import AT_MOST, _at_most, pieces
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 from minicompile.codegen.split_reductions import split_reductions
 from minicompile.codegen.triton_shape import PERSISTENT

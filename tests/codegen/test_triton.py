@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from minicompile.codegen.compile import compile_ir, lower_units
+from minicompile.codegen.compile import compile_ir
+from minicompile.codegen.cubins import cubins
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Kernel
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 from minicompile.codegen.triton import fits_int32, print_triton
+from minicompile.config import config
 from minicompile.ir.graph import Graph
 from minicompile.ir.ops import POINTWISE
 from minicompile.ir.types import dtype_kind
@@ -131,3 +134,15 @@ def test_max_autotune_tries_other_shapes_for_long_rows_too() -> None:
     b = B()
     (wide,) = kernels(b.finish(softmax(b, b.input(8, 50257, dtype=torch.float64))))
     assert "for start" in print_triton(wide).source  # two registers an element
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_machine_code_is_of_the_kernels_that_would_be_launched(exact: bool) -> None:
+    """One of them stores into what it reads; and half types may be rounded at every step."""
+    b = B()
+    p, g, h = (b.input(64, 64, dtype=torch.bfloat16, device=torch.device("cuda", 0)) for _ in range(3))
+    graph = b.finish(b.sum(b.add(b.mul(h, 3.0), 0.5), 0), writes=[(0, b.sub(p, b.mul(g, 0.1)))])
+    with config.patch(exact_rounding=exact):
+        compiled = compile_ir(graph, backend="triton")
+        assert [cubin.source for cubin in cubins(graph)] == [kernel.source for kernel in compiled.kernels]
+    assert "debug_barrier" in compiled.native_source

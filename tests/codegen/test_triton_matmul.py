@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import minicompile
-from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.matmul_choice import choose_products, configs
 from minicompile.codegen.matmul_kernel import Product
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 from minicompile.ir.graph import Graph
 

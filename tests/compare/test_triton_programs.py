@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import minicompile
-from minicompile.codegen.compile import lower_units
 from minicompile.codegen.fusion import fuse
+from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 from minicompile.codegen.triton_build import compile_to_cubin
 from minicompile.examples.programs import PROGRAMS

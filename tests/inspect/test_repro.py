@@ -60,7 +60,7 @@ def run(graph):
 passes.PASSES["cse"] = run
 """,
     "codegen": """
-from minicompile.codegen import compile as module
+from minicompile.codegen import plan as module
 def fuse(*args):
     raise ZeroDivisionError("a fault in the codegen")
 module.fuse = fuse
