@@ -9,6 +9,7 @@ array over the lanes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from ..ir.symbols import dim_text, dims_product
 from .cpp_reduce import Accumulator
@@ -48,19 +49,18 @@ class ColumnPrinter(RowPrinter):
 
     def body(self) -> None:
         size = dim_text(self.lane.size, "cpp")
-        if not self._is_small():
-            self._open_threads("parallel for", len(self.outer) + 1)
-        for axis in self.outer:
-            self.out.open(self._for(axis))
-        self.out.open(f"for (int64_t tile = 0; tile < {size}; tile += {self.tile})")
-        self.out.add(f"const int64_t lanes = tile + {self.tile} < {size} ? {self.tile} : {size} - tile;")
-        self._declare_arrays()
-        for k, loop in enumerate(self.stages.loops):
-            self._row_values(k)
-            self._column_loop(k, loop)
-        self._row_values(len(self.stages.loops))
-        for _ in range(len(self.outer) + 1):
-            self.out.close()
+        with nullcontext() if self._is_small() else self._threads("parallel for", len(self.outer) + 1):
+            for axis in self.outer:
+                self.out.open(self._for(axis))
+            self.out.open(f"for (int64_t tile = 0; tile < {size}; tile += {self.tile})")
+            self.out.add(f"const int64_t lanes = tile + {self.tile} < {size} ? {self.tile} : {size} - tile;")
+            self._declare_arrays()
+            for k, loop in enumerate(self.stages.loops):
+                self._row_values(k)
+                self._column_loop(k, loop)
+            self._row_values(len(self.stages.loops))
+            for _ in range(len(self.outer) + 1):
+                self.out.close()
 
     def _declare_arrays(self) -> None:
         rows = [v for v in self.kernel.body if v not in self.stages.block and v.op not in (*LEAVES, "store")]

@@ -7,7 +7,8 @@ on the stack, or on the heap where rows are long. A single long row is cut into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -194,12 +195,11 @@ class RowPrinter:
             self.out.add(*(["mc_fence();"] if self.streamed else []))
             self.out.close()
             self.out.open("else")
-        self._open_threads("parallel for", 1)
-        self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {SHARE})")
-        self.out.add(f"const int64_t end = begin + {SHARE} < {size} ? begin + {SHARE} : {size};")
-        self._runs(self.inner[0], "begin", "end", 0, loop, ())
-        self.out.close()
-        self._close_threads("parallel for")
+        with self._threads("parallel for", 1):
+            self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {SHARE})")
+            self.out.add(f"const int64_t end = begin + {SHARE} < {size} ? begin + {SHARE} : {size};")
+            self._runs(self.inner[0], "begin", "end", 0, loop, ())
+            self.out.close()
         if may_be_small:
             self.out.close()
 
@@ -210,25 +210,24 @@ class RowPrinter:
     def _row_loop(self, directive: str, first: str = "") -> None:
         """All rows, and in each the loops of the stages with the row-level code between them."""
         shared = bool(self.outer) and not self._is_small()
-        if shared:
-            self._open_threads(directive, len(self.outer))
-        for axis in self.outer:
-            self.out.open(self._for(axis))
-        if first:
-            self.out.add(first)
-        if not self.keeps_on_heap:
-            self._declare_kept()
-        for k, loop in enumerate(self.stages.loops):
-            self._rows(k)
-            self._loop(k, loop)
-        self._rows(len(self.stages.loops))
-        for _ in self.outer:
-            self.out.close()
-        if shared:
-            self._close_threads(directive)
+        with self._threads(directive, len(self.outer)) if shared else nullcontext():
+            for axis in self.outer:
+                self.out.open(self._for(axis))
+            if first:
+                self.out.add(first)
+            if not self.keeps_on_heap:
+                self._declare_kept()
+            for k, loop in enumerate(self.stages.loops):
+                self._rows(k)
+                self._loop(k, loop)
+            self._rows(len(self.stages.loops))
+            for _ in self.outer:
+                self.out.close()
 
-    def _open_threads(self, directive: str, loops: int) -> None:
-        """Give the loops that come next to the threads: a `parallel for`, or a `for` of a region that is open."""
+    @contextmanager
+    def _threads(self, directive: str, loops: int) -> Iterator[None]:
+        """Give the loops that are opened first within to the threads: a `parallel for`, or a `for` of a region that is
+        open. A thread that has streamed its share waits for the stores at the end."""
         collapse = f" collapse({loops})" if loops > 1 else ""
         if directive == "for":
             self.out.add(f"#pragma omp for{collapse} schedule(static)")
@@ -238,9 +237,7 @@ class RowPrinter:
             self.out.add(f"#pragma omp for{collapse} schedule(static) nowait")
         else:
             self.out.add(f"#pragma omp parallel for{collapse} schedule(static){self._if_worth_it()}")
-
-    def _close_threads(self, directive: str) -> None:
-        """What each thread does after its share."""
+        yield
         if self.streamed:
             self.out.add("mc_fence();")
             if directive != "for":
@@ -419,17 +416,16 @@ class RowPrinter:
             self.out.add(f"{acc.total_type} *parts_{acc.name} = ({acc.total_type} *)"
                          f"__builtin_malloc(sizeof({acc.total_type}) * (chunks{k} + 1));",
                          f"if (!parts_{acc.name}) return 1;")
-        self._open_threads("parallel for", 1)
-        self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
-        self.out.add(*(acc.declare_total() for acc in accumulators))
-        self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
-        run = self._run_length(k, loop)
-        close = self.out.open_blocks("begin", "end", f"chunk * {CHUNK}", "stop", run, axis.size)
-        self._runs(axis, "begin", "end", k, loop, accumulators)
-        close()
-        self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
-        self.out.close()
-        self._close_threads("parallel for")
+        with self._threads("parallel for", 1):
+            self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
+            self.out.add(*(acc.declare_total() for acc in accumulators))
+            self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
+            run = self._run_length(k, loop)
+            close = self.out.open_blocks("begin", "end", f"chunk * {CHUNK}", "stop", run, axis.size)
+            self._runs(axis, "begin", "end", k, loop, accumulators)
+            close()
+            self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
+            self.out.close()
         if accumulators:
             self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
             self.out.add(*(acc.join(f"parts_{acc.name}[chunk]") for acc in accumulators))

@@ -34,20 +34,20 @@ class ScanPrinter(RowPrinter):
         if not self._is_one_walk() or self._is_small():
             return super().body()
         *others, rows = self.outer
-        self._open_threads("parallel for", len(self.outer))
-        for axis in others:
-            self.out.open(self._for(axis))
-        size, first = dim_text(rows.size, "cpp"), f"{rows.name}_first"
-        self.out.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += {TOGETHER})")
-        self._rows(0)
-        self.out.open(f"if ({first} + {TOGETHER} <= {size})")
-        self._walk_together(rows.name)
-        self.out.close()
-        self.out.open(f"else for (int64_t {rows.name} = {first}; {rows.name} < {size}; ++{rows.name})")
-        self._loop(0, self.stages.loops[0])
-        self.out.close()
-        for _ in self.outer:
+        with self._threads("parallel for", len(self.outer)):
+            for axis in others:
+                self.out.open(self._for(axis))
+            size, first = dim_text(rows.size, "cpp"), f"{rows.name}_first"
+            self.out.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += {TOGETHER})")
+            self._rows(0)
+            self.out.open(f"if ({first} + {TOGETHER} <= {size})")
+            self._walk_together(rows.name)
             self.out.close()
+            self.out.open(f"else for (int64_t {rows.name} = {first}; {rows.name} < {size}; ++{rows.name})")
+            self._loop(0, self.stages.loops[0])
+            self.out.close()
+            for _ in self.outer:
+                self.out.close()
         return None
 
     def _is_one_walk(self) -> bool:

@@ -59,20 +59,19 @@ class TilePrinter(RowPrinter):
         self.tiles = [value for value in kernel.body if is_transposed(value, self.along, across)]
 
     def body(self) -> None:
-        self._open_threads("parallel for", len(self.outer) + 2)
-        for axis in self.outer:
-            self.out.open(self._for(axis))
-        self._open_tile(self.across, ACROSS)
-        self._open_tile(self.along, ALONG)
-        for axis, step in ((self.across, ACROSS), (self.along, ALONG)):
-            size, first = dim_text(axis.size, "cpp"), f"{axis.name}_first"
-            self.out.add(f"const int64_t {axis.name}_end = {first} + {step} < {size} ? {first} + {step} : {size};")
-        for value in self.tiles:
-            self._copy(value)
-        self._compute()
-        for _ in range(len(self.outer) + 2):
-            self.out.close()
-        self._close_threads("parallel for")
+        with self._threads("parallel for", len(self.outer) + 2):
+            for axis in self.outer:
+                self.out.open(self._for(axis))
+            self._open_tile(self.across, ACROSS)
+            self._open_tile(self.along, ALONG)
+            for axis, step in ((self.across, ACROSS), (self.along, ALONG)):
+                size, first = dim_text(axis.size, "cpp"), f"{axis.name}_first"
+                self.out.add(f"const int64_t {axis.name}_end = {first} + {step} < {size} ? {first} + {step} : {size};")
+            for value in self.tiles:
+                self._copy(value)
+            self._compute()
+            for _ in range(len(self.outer) + 2):
+                self.out.close()
 
     def _open_tile(self, axis: Axis, step: int) -> None:
         first = f"{axis.name}_first"

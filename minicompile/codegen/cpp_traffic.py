@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 from ..ir.types import Dim
@@ -62,8 +63,13 @@ class Traffic:
 
     def ahead(self, k: int) -> list[tuple[Value, Dim]]:
         """The loads that loop k fetches, each with the distance in elements from the loop's own position."""
-        if k >= len(self.loops):
-            return []  # a kernel without loops: all is stored at one place, by strides of 0
+        return self._fetched[k] if k < len(self.loops) else []  # none at all: one place is stored, by strides of 0
+
+    @cached_property
+    def _fetched(self) -> list[list[tuple[Value, Dim]]]:
+        return [self._fetched_by(k) for k in range(len(self.loops))]
+
+    def _fetched_by(self, k: int) -> list[tuple[Value, Dim]]:
         if len(self.loops) > 1 and self._row_fits():
             return self._next_row() if k == self._fetching_loop() else []
         found = []
