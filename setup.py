@@ -24,7 +24,7 @@ setup(
             Extension(
                 f"minicompile.{folder}._{name}",
                 [f"minicompile/{folder}/{name}.c"],
-                depends=["minicompile/runtime/torch_tensor.h"],
+                depends=["minicompile/runtime/torch_tensor.h", "minicompile/runtime/run.h"],
                 extra_compile_args=["-std=gnu11", "-O2"],
                 optional=True,
             )

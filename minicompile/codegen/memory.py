@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.graph import Node
+from ..ir.types import Dim
 from .prepare import storage_strides
 from .views import is_dense
 
@@ -25,6 +26,12 @@ class MemoryPlan:
 
     reuse: dict[Node, Node] = field(default_factory=dict)
     dies: list[list[Node]] = field(default_factory=list)
+
+    def first(self, node: Node) -> Node:
+        """The node that was stored first in the memory that this one is stored in."""
+        while node in self.reuse:
+            node = self.reuse[node]
+        return node
 
 
 def plan_memory(
@@ -64,11 +71,28 @@ def plan_memory(
     return plan
 
 
+def lives(plan: MemoryPlan, stores: Sequence[Sequence[Node]], ours: Collection[Node]) -> dict[Node, tuple[int, int]]:
+    """Each piece of memory that is born or dies, by the node that is first stored there: the numbers of the unit that
+    stores it (-1: nothing of ours allocates it) and of the last that needs it (the number of units: it lives on)."""
+    passed_on = set(plan.reuse.values())
+    allocated = {node: i for i, nodes in enumerate(stores) for node in nodes if node in ours and node not in plan.reuse}
+    found = {node: (birth, len(stores)) for node, birth in allocated.items()}
+    for i, dead in enumerate(plan.dies):
+        for node in dead:
+            if node not in passed_on:
+                first = plan.first(node)
+                found[first] = allocated.get(first, -1), i
+    return found
+
+
+def extent(node: Node) -> Dim:
+    """The elements of memory that a node takes, which an exact layout may have gaps between."""
+    type, strides = node.tensor, storage_strides(node)
+    if is_dense(type.like(shape=type.shape, strides=strides)):
+        return type.numel
+    return 1 + sum((size - 1) * stride for size, stride in zip(type.shape, strides, strict=True))
+
+
 def _size(node: Node) -> tuple[object, ...]:
-    """What must be equal: dtype, device, and the elements of memory, which an exact layout may have gaps between."""
-    type = node.tensor
-    strides = storage_strides(node)
-    extent = type.numel
-    if not is_dense(type.like(shape=type.shape, strides=strides)):
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(type.shape, strides, strict=True))
-    return type.dtype, extent, type.device
+    """What must be equal."""
+    return node.tensor.dtype, extent(node), node.tensor.device

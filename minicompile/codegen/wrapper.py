@@ -31,12 +31,14 @@ from ..ir.types import Shape, SizeType, TensorType
 from ..runtime.cuda_graph_memory import Kept
 from ..runtime.pages import LARGE, empty_large
 from ..runtime.products import View
+from ..runtime.runs import run_type
 from .extern_calls import ProductCall, operator, writes_where_told
 from .fusion import Unit
 from .in_place import direct_writes, may_overwrite
 from .kernel_ir import Kernel
-from .memory import plan_memory
+from .memory import MemoryPlan, extent, lives, plan_memory
 from .prepare import Views, storage_strides
+from .runs import Memory, Operand, Stretch, as_run, plan_runs, step_texts
 from .views import same_strides
 from .wrapper_text import compile_wrapper
 
@@ -180,31 +182,38 @@ class _Writer:
         ours |= {node for unit in self.units if unit.is_extern for node in unit.stored if writes_where_told(node)}
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
         if self.records:
-            self._keep_results(ours, plan.reuse)
-        for i, unit in enumerate(self.units):
-            if unit.is_extern and unit.members[0] in ours:
-                self._product(unit.members[0], plan.reuse)
-            elif unit.is_extern:
-                self._extern(unit.members[0])
+            self._keep_results(ours, plan)
+        passed_on = set(plan.reuse.values())
+        for stretch in plan_runs(self._kinds(), self._memories(plan, ours)):
+            if stretch.is_run:
+                self._run(stretch, plan)
             else:
-                self._kernel(unit, plan.reuse)
-            taken = set(plan.reuse.values())
-            dead = [self.names[node] for node in plan.dies[i] if node in self.names and node not in taken]
-            dead += [self.derived.pop(key) for key in list(self.derived) if key[0] in plan.dies[i]]
-            if dead:
-                self._line(f"del {', '.join(dict.fromkeys(dead))}")
+                self._unit(self.units[stretch.units.start], ours, plan.reuse)
+            self._bury([node for i in stretch.units for node in plan.dies[i]], passed_on)
 
-    def _keep_results(self, ours: set[Node], reuse: dict[Node, Node]) -> None:
+    def _unit(self, unit: Unit, ours: set[Node], reuse: dict[Node, Node]) -> None:
+        if unit.is_extern and unit.members[0] in ours:
+            self._product(unit.members[0], reuse)
+        elif unit.is_extern:
+            self._extern(unit.members[0])
+        else:
+            self._kernel(unit, reuse)
+
+    def _bury(self, nodes: Sequence[Node], passed_on: set[Node]) -> None:
+        """Forget what died, unless its memory was passed on."""
+        dead = [self.names[node] for node in nodes if node in self.names and node not in passed_on]
+        dead += [self.derived.pop(key) for key in list(self.derived) if key[0] in nodes]
+        if dead:
+            self._line(f"del {', '.join(dict.fromkeys(dead))}")
+
+    def _keep_results(self, ours: set[Node], plan: MemoryPlan) -> None:
         """Find the nodes for which the memory of results is allocated; if some of it is not ours, there are none."""
         nodes = [out.buffer if isinstance(out, BufferView) else out for out in self.graph.outputs]
         tensors = [node for node in nodes if isinstance(node, Node) and isinstance(node.type, TensorType)]
         bases = {self.views.base(node) for node in tensors}
         if not bases <= ours:
             return
-        for node in bases:
-            while node in reuse:
-                node = reuse[node]
-            self.lasting.add(node)
+        self.lasting |= {plan.first(node) for node in bases}
         self.kept = Kept(self._empty_function()[1])
 
     def _on_cpu(self) -> bool:
@@ -241,25 +250,28 @@ class _Writer:
     def _kernel(self, unit: Unit, reuse: dict[Node, Node]) -> None:
         launch = self.launches[unit]
         for node in unit.stored:
-            if node in self.direct:
-                self.names[node] = self.names[self.direct[node]]
-            elif node in reuse:
-                self.names[node] = self.names[reuse[node]]
-            else:
-                self._allocate(node)
-        if all(node.tensor.numel == 0 for node in unit.stored):
+            self._give_memory(node, reuse)
+        if _is_empty(unit):
             return
         kernel = launch.kernel
         self._bind(kernel.name, launch.call)
         arguments = [*(self.names[node] for node in launch.nodes), *kernel.symbols]
         self._line(f"{kernel.name}({', '.join(arguments)})")
 
+    def _give_memory(self, node: Node, reuse: dict[Node, Node]) -> None:
+        if node in self.direct:
+            self.names[node] = self.names[self.direct[node]]
+        elif node in reuse:
+            self.names[node] = self.names[reuse[node]]
+        else:
+            self._allocate(node)
+
     def _allocate(self, node: Node) -> None:
         self.names[node] = f"buf{len(self.names)}"
-        self._line(f"{self.names[node]} = {self._empty(node, storage_strides(node))}")
+        is_kept = self.kept is not None and node in self.lasting
+        self._line(f"{self.names[node]} = {self._empty(node.tensor, storage_strides(node), is_kept)}")
 
-    def _empty(self, node: Node, strides: Shape) -> str:
-        type = node.tensor
+    def _empty(self, type: TensorType, strides: Shape, is_kept: bool = False) -> str:
         dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
         sizes = f"{_tuple(type.shape)}, {_tuple(strides)}"
         if type.device.type == "cpu":
@@ -268,7 +280,6 @@ class _Writer:
             fast = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
             if fast is not None:
                 return f"{self._bind('empty_cpu', fast)}({sizes}, {dtype})"
-        is_kept = self.kept is not None and node in self.lasting
         if type.device.type == "cuda":
             name, fast = self._empty_function()
             allocate = self._bind("empty_kept", self.kept) if is_kept else self._bind(name, fast)
@@ -295,10 +306,7 @@ class _Writer:
     def _product(self, node: Node, reuse: dict[Node, Node]) -> None:
         """A matrix product into a buffer: its operands are named as they lie, and how they are meant is the call's own,
         so that a call makes no views in Python. Only views of varying sizes are made here."""
-        if node in reuse:
-            self.names[node] = self.names[reuse[node]]
-        else:
-            self._allocate(node)
+        self._give_memory(node, reuse)
         named = [self._meant(operand) for operand in (node, *node.args)]
         target, device = node.attrs["target"], node.tensor.device.type
         function = self._bind_extern(ProductCall(target, device, tuple(view for _, view in named)))
@@ -341,6 +349,48 @@ class _Writer:
             return
         name, strides = self.names[node], _tuple(node.type.strides)
         self._line(f"if {name}.stride() != {strides}: {name} = {self._bind('lay_out', strided)}({name}, {strides})")
+
+    # --- runs of kernels --------------------------------------------------------------------------------------------
+
+    def _kinds(self) -> list[Any]:
+        """For each unit what must be the same in those that one native call runs."""
+        return [None if unit not in self.launches or _is_empty(unit) else self._kind(unit) for unit in self.units]
+
+    def _kind(self, unit: Unit) -> Any:
+        native = run_type(self.launches[unit].call)
+        return None if native is None else (native, unit.stored[0].tensor.device)
+
+    def _memories(self, plan: MemoryPlan, ours: set[Node]) -> list[Memory]:
+        found = lives(plan, [unit.stored for unit in self.units], ours)
+        return [
+            Memory(node, birth, death, self._hint(extent(node)) * node.tensor.dtype.itemsize)
+            for node, (birth, death) in found.items()
+            if isinstance(node.type, TensorType)  # of a call with several results, each is memory by itself
+        ]
+
+    def _run(self, stretch: Stretch, plan: MemoryPlan) -> None:
+        """Several kernels as one call, its steps as comments: `arena_0[512:]` are the arena's bytes from there on."""
+        units = [self.units[i] for i in stretch.units]
+        number = len([name for name in self.objects if name.startswith("run_")])
+        places: dict[Node, Operand] = {}
+        for node in (node for unit in units for node in unit.stored):
+            offset = stretch.offsets.get(plan.first(node))
+            if offset is None:
+                self._give_memory(node, plan.reuse)
+            else:
+                places[node] = f"arena_{number}", offset
+        if places:
+            type = TensorType(torch.uint8, (stretch.size,), (1,), units[0].stored[0].tensor.device)
+            self._line(f"arena_{number} = {self._empty(type, type.strides)}")
+        launches = [self.launches[unit] for unit in units]
+        names = [self._bind(launch.kernel.name, launch.call) for launch in launches]
+        steps = [[places.get(node) or (self.names[node], 0) for node in launch.nodes] for launch in launches]
+        run, given = as_run(names, steps)
+        self._line(f"{self._bind(f'run_{number}', run)}({', '.join(given)})")
+        for text in step_texts(names, steps):
+            self._line(f"#   {text}")
+        if places:
+            self._line(f"del arena_{number}")
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -419,8 +469,17 @@ class _Writer:
         return self.derived[key]
 
 
-_RESERVED = ("kernel_", "extern_", "constant_", "value_", "device_", "buf", "res", "view", "out", "empty_", "lay_out")
-_TAKEN = frozenset(("call", "boxed", "float", "max", "min", *keyword.kwlist))
+_RESERVED = (
+    "kernel_", "run_", "arena_", "extern_", "constant_", "value_", "device_", "buf", "res",
+    "view", "out", "empty_", "lay_out",
+)  # fmt: skip
+_DTYPES = [name for name, value in vars(torch).items() if isinstance(value, torch.dtype)]
+_TAKEN = frozenset(("call", "boxed", "float", "max", "min", "math", "increment_version", *_DTYPES, *keyword.kwlist))
+
+
+def _is_empty(unit: Unit) -> bool:
+    """Whether a kernel has nothing to do."""
+    return all(node.tensor.numel == 0 for node in unit.stored)
 
 
 def _views_text(named: Sequence[tuple[str, View]]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
+from ..runtime.runs import Run, load_run
 from .cpp_tune import TunedKernel
 from .extern_calls import quickest
 
@@ -20,6 +21,7 @@ def compile_wrapper(name: str, source: str, objects: Mapping[str, Any]) -> dict[
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"math": math}  # size expressions call it
     namespace.update((name, quickest(value)) for name, value in objects.items())
+    namespace.update((name, load_run(value, namespace)) for name, value in objects.items() if isinstance(value, Run))
     exec(compile(source, filename, "exec"), namespace)
     for place, value in namespace.items():
         if isinstance(value, TunedKernel):

@@ -23,7 +23,10 @@ import torch
 from .fingerprints import Names, NotPortable
 
 _OWN = "minicompile."
-_PLAIN_MODULES = ("minicompile.ir.", "minicompile.frontend.", "minicompile.codegen.", "minicompile.guards.")
+_PLAIN_MODULES = (
+    "minicompile.ir.", "minicompile.frontend.", "minicompile.codegen.", "minicompile.guards.",
+    "minicompile.runtime.runs",
+)  # fmt: skip
 _PLAIN_TYPES = (torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, slice, range, complex)
 _SMALL = 1 << 16
 """Elements of the largest tensor that a graph holds as a constant and that is stored with it."""

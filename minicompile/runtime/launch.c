@@ -4,13 +4,14 @@
  *       int kernel(void **buffers, const int64_t *sizes), and then, on each call, n_tensors objects that have data_ptr()
  *       followed by n_ints integers; a float among these is passed as the bits of its double.
  * Out:  None; where the kernel returned a code other than 0, the exception error(code, name).
+ *       Run(steps, n_tensors, otherwise) is several kernels without integers as one call (run.h); after an error the
+ *       others are not run.
  *
  * A vectorcall type is used because ctypes converts each argument through a Python-level object: three tensors cost
  * twice as much there, which is most of what a small fused kernel costs.  The interpreter's lock is released around
  * the kernel, as eager's operators do, so that other threads run meanwhile.  Addresses are read as torch_tensor.h says.
  */
-#include "torch_tensor.h"
-#include <stddef.h>
+#include "run.h"
 #include "structmember.h"
 
 typedef int (*kernel_function)(void **buffers, const int64_t *sizes);
@@ -183,6 +184,34 @@ static PyTypeObject kernel_type = {
     .tp_members = kernel_members,
 };
 
+/* ---- several as one: see run.h ---- */
+
+static PyTypeObject *const step_type = &kernel_type;
+
+static Py_ssize_t
+buffers_of(PyObject *kernel)
+{
+    return ((Kernel *)kernel)->n_ints == 0 ? ((Kernel *)kernel)->n_tensors : -1;
+}
+
+static PyObject *
+run_steps(Run *self, PyObject *const *Py_UNUSED(tensors), char **addresses, void **buffers)
+{
+    static const int64_t no_sizes[1];
+    Kernel *kernel = NULL;
+    int code = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < self->n_steps && code == 0; i++) {
+        kernel = (Kernel *)self->steps[i].kernel;
+        look_up(&self->steps[i], addresses, buffers);
+        code = kernel->function(buffers, no_sizes);
+    }
+    Py_END_ALLOW_THREADS
+    if (code != 0)
+        return raise_kernel_error(kernel, code);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};
 
 static struct PyModuleDef launch_module = {
@@ -198,7 +227,8 @@ PyInit__launch(void)
 {
     data_ptr_name = PyUnicode_InternFromString("data_ptr");
     PyObject *module = PyModule_Create(&launch_module);
-    if (module == NULL || data_ptr_name == NULL || PyModule_AddType(module, &kernel_type) < 0) {
+    if (module == NULL || data_ptr_name == NULL || PyModule_AddType(module, &kernel_type) < 0 ||
+        PyModule_AddType(module, &run_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -4,15 +4,15 @@
  *       where `function` is a CUfunction whose parameters are n_tensors addresses, the 64-bit integers `ints`, and
  *       `hidden` addresses that are null; and then, on each call, n_tensors objects that have data_ptr().
  * Out:  None. The kernel has been put on the stream `stream(device)`.
+ *       Run(steps, n_tensors, otherwise) is several kernels of one device as one call (run.h).
  *
  * A kernel that was compiled for addresses divisible by 16 (`aligned`) hands calls with others to `elsewhere`, and so
  * does every kernel when another device is current: both are rare, and Python can sort them out.
  *
  * Needs no CUDA to build: three functions of the driver are looked up when the first kernel is made.
  */
-#include "torch_tensor.h"
+#include "run.h"
 #include <dlfcn.h>
-#include <stddef.h>
 #include "structmember.h"
 
 typedef int (*launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -61,15 +61,13 @@ find_driver(void)
 
 /* The addresses of the tensors, and in *bits what is set in any of them. */
 static int
-read_addresses(PyObject *const *tensors, Py_ssize_t count, uint64_t *addresses, uint64_t *bits)
+read_addresses(PyObject *const *tensors, Py_ssize_t count, void **addresses, uintptr_t *bits)
 {
     *bits = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        void *address;
-        if (address_of(tensors[i], &address) < 0)
+        if (address_of(tensors[i], &addresses[i]) < 0)
             return -1;
-        addresses[i] = (uint64_t)(uintptr_t)address;
-        *bits |= addresses[i];
+        *bits |= (uintptr_t)addresses[i];
     }
     return 0;
 }
@@ -85,11 +83,11 @@ current_stream(CudaKernel *self, void **stream)
     return *stream == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *
-launch(CudaKernel *self, uint64_t *addresses)
+/* 0, or the error's number. */
+static int
+put_on_stream(CudaKernel *self, void **addresses, void *stream)
 {
-    void *stream, *params[AT_MOST];
-    uint64_t nothing = 0;
+    void *params[AT_MOST], *nothing = NULL;
     Py_ssize_t count = 0;
     for (Py_ssize_t i = 0; i < self->n_tensors; i++)
         params[count++] = &addresses[i];
@@ -97,16 +95,25 @@ launch(CudaKernel *self, uint64_t *addresses)
         params[count++] = &self->ints[i];
     for (Py_ssize_t i = 0; i < self->hidden; i++)
         params[count++] = &nothing;
-    if (current_stream(self, &stream) < 0)
-        return NULL;
-    int code = cu_launch_kernel(self->function, self->grid, 1, 1, self->threads, 1, 1, self->shared, stream, params, NULL);
-    if (code != 0) {
-        const char *text = NULL;
-        cu_get_error_name(code, &text);
-        return PyErr_Format(PyExc_RuntimeError, "CUDA error %d (%s) when kernel %U was launched", code,
-                            text ? text : "unknown", self->name);
-    }
-    Py_RETURN_NONE;
+    return cu_launch_kernel(self->function, self->grid, 1, 1, self->threads, 1, 1, self->shared, stream, params, NULL);
+}
+
+static PyObject *
+result_of(CudaKernel *self, int code)
+{
+    if (code == 0)
+        Py_RETURN_NONE;
+    const char *text = NULL;
+    cu_get_error_name(code, &text);
+    return PyErr_Format(PyExc_RuntimeError, "CUDA error %d (%s) when kernel %U was launched", code, text ? text : "unknown",
+                        self->name);
+}
+
+static int
+is_current(const CudaKernel *self)
+{
+    int device;
+    return cu_ctx_get_device(&device) == 0 && device == self->device;
 }
 
 static PyObject *
@@ -117,13 +124,15 @@ cuda_kernel_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
     if (given != self->n_tensors || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0))
         return PyErr_Format(PyExc_TypeError, "kernel %U takes %zd tensors, by position; %zd arguments given", self->name,
                             self->n_tensors, given + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
-    uint64_t addresses[AT_MOST], bits;
+    void *addresses[AT_MOST], *stream;
+    uintptr_t bits;
     if (read_addresses(args, given, addresses, &bits) < 0)
         return NULL;
-    int device;
-    if ((self->aligned && (bits & 15) != 0) || cu_ctx_get_device(&device) != 0 || device != self->device)
+    if ((self->aligned && (bits & 15) != 0) || !is_current(self))
         return PyObject_Vectorcall(self->elsewhere, args, (size_t)given, NULL);
-    return launch(self, addresses);
+    if (current_stream(self, &stream) < 0)
+        return NULL;
+    return result_of(self, put_on_stream(self, addresses, stream));
 }
 
 static int
@@ -227,6 +236,53 @@ static PyTypeObject cuda_kernel_type = {
     .tp_vectorcall_offset = offsetof(CudaKernel, vectorcall),
 };
 
+/* ---- several as one: see run.h ---- */
+
+static PyTypeObject *const step_type = &cuda_kernel_type;
+
+static Py_ssize_t
+buffers_of(PyObject *kernel)
+{
+    return ((CudaKernel *)kernel)->n_tensors;
+}
+
+/* Whether every kernel may be launched on these addresses, on the device that is current. */
+static int
+may_all_run(const Run *self, char **addresses, void **buffers)
+{
+    for (Py_ssize_t i = 0; i < self->n_steps; i++) {
+        const Step *step = &self->steps[i];
+        const CudaKernel *kernel = (CudaKernel *)step->kernel;
+        uintptr_t bits = 0;
+        look_up(step, addresses, buffers);
+        for (Py_ssize_t k = 0; k < step->count; k++)
+            bits |= (uintptr_t)buffers[k];
+        if ((kernel->aligned && (bits & 15) != 0) || kernel->device != ((CudaKernel *)self->steps[0].kernel)->device)
+            return 0;
+    }
+    return is_current((CudaKernel *)self->steps[0].kernel);
+}
+
+static PyObject *
+run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers)
+{
+    CudaKernel *kernel = (CudaKernel *)self->steps[0].kernel;
+    void *stream;
+    int code = 0;
+    if (!may_all_run(self, addresses, buffers))
+        return PyObject_Vectorcall(self->otherwise, tensors, (size_t)self->n_tensors, NULL);
+    if (current_stream(kernel, &stream) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < self->n_steps && code == 0; i++) {
+        kernel = (CudaKernel *)self->steps[i].kernel;
+        look_up(&self->steps[i], addresses, buffers);
+        code = put_on_stream(kernel, buffers, stream);
+    }
+    Py_END_ALLOW_THREADS
+    return result_of(kernel, code);
+}
+
 static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};
 
 static struct PyModuleDef launch_module = {
@@ -242,7 +298,8 @@ PyInit__launch_cuda(void)
 {
     data_ptr_name = PyUnicode_InternFromString("data_ptr");
     PyObject *module = PyModule_Create(&launch_module);
-    if (module == NULL || data_ptr_name == NULL || PyModule_AddType(module, &cuda_kernel_type) < 0) {
+    if (module == NULL || data_ptr_name == NULL || PyModule_AddType(module, &cuda_kernel_type) < 0 ||
+        PyModule_AddType(module, &run_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

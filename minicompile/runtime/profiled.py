@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import when_profiling
+from .runs import Run, StepByStep
 
 _lock = threading.Lock()
 _known: dict[int, weakref.ref[Any]] = {}
@@ -58,6 +59,10 @@ def _put_in_ranges(made: Any, originals: list[tuple[dict[str, Any], str, Any]]) 
         if namespace.get(name) is not None:
             originals.append((namespace, name, namespace[name]))
             namespace[name] = _ranged(namespace[name], label)
+    for name, run in _runs_of(made):
+        namespace = made.call.__globals__
+        originals.append((namespace, name, namespace[name]))
+        namespace[name] = StepByStep(run, namespace)  # so that its kernels are seen
 
 
 def _calls_of(made: Any) -> Iterator[tuple[Any, str, str]]:
@@ -71,6 +76,12 @@ def _calls_of(made: Any) -> Iterator[tuple[Any, str, str]]:
     for number, target in enumerate(made.externs):
         if f"extern_{number}" in made.objects:
             yield made.call, f"extern_{number}", target
+
+
+def _runs_of(made: Any) -> Iterator[tuple[str, Run]]:
+    """The native calls of several kernels in a graph's generated function."""
+    if hasattr(getattr(made, "call", None), "__globals__"):
+        yield from ((name, value) for name, value in getattr(made, "objects", {}).items() if isinstance(value, Run))
 
 
 def _ranged(original: Callable[..., Any], label: str) -> Callable[..., Any]:

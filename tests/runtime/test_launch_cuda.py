@@ -16,14 +16,16 @@ from minicompile.runtime.launch_cuda import _native
 DRIVER = r"""
 #include <string.h>
 static long long seen[64];
-static int device;
+static int device, launched;
 long long *noted(void) { return seen; }
+int how_many(void) { return launched; }
 int cuCtxGetDevice(int *out) { *out = device; return 0; }
 int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_INVALID_VALUE"; return 0; }
 int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **extra) {
   long long head[] = {(long long)f, gx, gy, gz, bx, by, bz, shared, (long long)stream};
   memcpy(seen, head, sizeof head);
+  ++launched;
   for (int i = 0; i < 6; ++i) seen[16 + i] = *(long long *)params[i];
   return gx == 99 ? 1 : 0;
 }
@@ -65,6 +67,35 @@ try:
     raise SystemExit("no error")
 except RuntimeError as error:
     assert "CUDA error 1" in str(error), error
+if not {ctypes_door}:
+    def run(*steps, tensors=3):
+        def otherwise(*tensors):
+            passed_on.append(tensors)
+            return "otherwise"
+        return launch_cuda._native.Run(steps, tensors, otherwise)
+
+    straight, apart = ((0, 0), (1, 0)), ((1, 32), (0, 0))
+    before = driver.how_many()
+    assert run((kernel(), straight), (kernel(grid=4), apart))(a, b, odd) is None
+    seen = driver.noted()[:22]
+    assert driver.how_many() == before + 2 and seen[:9] == [1234, 4, 1, 1, 128, 1, 1, 4096, 7000], seen
+    assert seen[16:22] == [32, a.address, 5, -6, 0, 0], seen
+    beyond = ((1, 0), (2, 0))
+    for second in ((kernel(), beyond), (kernel(), ((1, 4), (0, 0))), (kernel(device=1), straight)):
+        assert run((kernel(), straight), second)(a, b, odd) == "otherwise" and passed_on.pop() == (a, b, odd)
+    assert driver.how_many() == before + 2
+    driver.set_device(1)
+    assert run((kernel(), straight))(a, b, odd) == "otherwise" and passed_on.pop() == (a, b, odd)
+    assert run((kernel(device=1), straight))(a, b, odd) is None and driver.noted()[8] == 7001
+    driver.set_device(0)
+    assert run((kernel(aligned=False), beyond))(a, b, odd) is None and driver.noted()[17] == odd.address
+    before = driver.how_many()
+    try:
+        run((kernel(), straight), (kernel(grid=99), straight), (kernel(), straight))(a, b, odd)
+        raise SystemExit("no error")
+    except RuntimeError as error:
+        assert "CUDA error 1" in str(error), error
+    assert driver.how_many() == before + 2
 if not {ctypes_door}:
     for wrong in ((), (a,), (a, b, a)):
         try:
