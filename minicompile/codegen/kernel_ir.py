@@ -14,6 +14,7 @@ where a reduction ends and where the user casts. The result is at least as accur
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -192,7 +193,7 @@ def symbols_of(kernel_axes: tuple[Axis, ...], body: tuple[Value, ...]) -> tuple[
 
 
 def lane_axis(kernel: Kernel) -> Axis | None:
-    """The parallel axis along which most operands of the reductions are contiguous, if not the last reduce axis is."""
+    """The parallel axis along which most of what the reductions read is contiguous, if not the last reduce axis is."""
     reduce = kernel.of_kind("reduce")
     if not reduce or not kernel.is_reduction or any(value.op == "scan" for value in kernel.body):
         return None
@@ -200,7 +201,10 @@ def lane_axis(kernel: Kernel) -> Axis | None:
     loads = [v.attrs["index"] for v in kernel.body if v.op == "load" and v.attrs["index"].uses(names)]
 
     def contiguous(axis: Axis) -> int:
-        return sum(index.coefficient(axis.name) == 1 for index in loads)
+        return sum(elements(index) for index in loads if index.coefficient(axis.name) == 1)
+
+    def elements(index: Affine) -> int:
+        return math.prod(axis.hint for axis in kernel.axes if index.coefficient(axis.name) != 0)
 
     best = max(kernel.of_kind("parallel"), key=contiguous, default=None)
     if best is None or best.hint < 8 or contiguous(best) <= contiguous(reduce[-1]):

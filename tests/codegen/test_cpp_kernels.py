@@ -129,6 +129,15 @@ def test_long_sum_is_as_exact_as_eager() -> None:
     assert abs(compiled(x)[0].item() - x.double().sum().item()) <= 0.13
 
 
+def test_a_small_operand_does_not_say_which_way_memory_is_walked() -> None:
+    """A column sum over rows that are scaled: one number a row, which lies the other way, is next to nothing."""
+    b = B()
+    x, scale = b.input(512, 512), b.input(512, 1)
+    graph = b.finish(b.sum(b.div(x, b.expand(scale, 512, 512)), 0))
+    compiled = check(graph, torch.randn(512, 512), torch.rand(512, 1) + 1, tolerance=1e-4)
+    assert "tile += " in compiled.kernels[0].source
+
+
 def test_empty_tensors() -> None:
     b = B()
     check(b.finish(b.exp(b.input(0, 4))), torch.randn(0, 4), kernels=0)
