@@ -26,6 +26,7 @@ from ..torch_compat import depends_on_data
 from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
+from .shared_elements import writes_shared_elements
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
 from .values.base import NotConstant, Value
@@ -325,7 +326,7 @@ class GraphBuilder:
         pairs_of_versions = zip(tensors, before, strict=True)
         mutates = any(version_of(tensor) != version for tensor, (version, _) in pairs_of_versions)
         if mutates or self.uncounted.count != count or target is operator.setitem:
-            self._check_mutation(tr, target, tensors, before)
+            self._check_mutation(tr, target, tensors, before, [node for node, _ in (*pairs, *named.values())])
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
         tr.changed()
@@ -344,11 +345,20 @@ class GraphBuilder:
         self.fixed_floats |= found
         return bool(found)
 
-    def _check_mutation(self, tr: Tracer, target: Any, tensors: list[torch.Tensor], before: list[Any]) -> None:
+    def _check_mutation(
+        self, tr: Tracer, target: Any, tensors: list[torch.Tensor], before: list[Any], operands: list[Any]
+    ) -> None:
         for tensor, (_, shape) in zip(tensors, before, strict=True):
             if tensor.shape != shape:
                 tr.changed()  # the fake tensor is spoilt: trace again, up to here
                 raise unsupported_call(f"{tr.name_of(target)}", "changes the shape of a tensor in place")
+        versions = zip(tensors, before, strict=True)
+        as_before = {id(tensor) for tensor, (version, _) in versions if version_of(tensor) == version != -1}
+        nodes = [node for node in _leaves(operands) if isinstance(node, fx.Node)]
+        written = [node for node in nodes if id(node.meta.get("example_value")) not in as_before]
+        if any(map(writes_shared_elements, written)):
+            tr.changed()
+            raise unsupported_call(f"{tr.name_of(target)}()", "writes to a view whose elements share memory")
 
     def _run(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:

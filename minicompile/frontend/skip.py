@@ -30,7 +30,7 @@ _TORCH_INLINED = (
     "_functorch/functional_call.py",
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
-_TORCH_NEVER_COMPILED = ("nn/modules/module.py",)
+_TORCH_NEVER_COMPILED = ("nn/modules/module.py", "nn/modules/_functions.py")
 _OPTIMIZER_STEPS = ("_single_tensor_",)
 """The functions in which torch's optimizers compute; around them is bookkeeping with hooks, hashing and profiling."""
 _OPTIMIZER_HELPERS = ("_get_value", "_to_scalar", "_dispatch_sqrt", "_stack_if_compiling")

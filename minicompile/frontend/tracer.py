@@ -80,6 +80,7 @@ class Tracer:
         self.data_reads: list[tuple[torch.Tensor, int, int]] = []
         """What `Tensor.data` has given, its version then, and the root instruction that asked for it."""
         self.final_cells: list[tuple[CellValue, Value, int]] = []
+        self.hooked: list[tuple[torch.fx.Node, int]] = []
         """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""
 
     # ---- changes ----

@@ -46,7 +46,7 @@ from .sources import FreeCellSource, FunctionSource, Source
 from .tracer import Tracer
 from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
-from .values.tensor_hooks import check_final_cells
+from .values.tensor_hooks import check_final_cells, check_hooked
 
 _log = logging.getLogger("minicompile.graph")
 MAX_ATTEMPTS = 30
@@ -272,6 +272,7 @@ class Attempt:
         if torch.is_grad_enabled() != self.tr.entry_grad_mode or self._sets_grad_mode():
             graph.set_grad_mode(self.tr.entry_grad_mode, self.tr.origin("torch.set_grad_enabled"))
         is_inference = settle(graph, glue.outputs, self.tr.entry_grad_mode)
+        check_hooked(self.tr, glue.outputs)
         gm, arguments = graph.finish(self.tr, list(glue.outputs))
         texts = [glue.source(source) for source in arguments.sources]
         names = "".join(f"{name}, " for name in glue.outputs.values())

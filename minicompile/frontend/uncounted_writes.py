@@ -6,11 +6,12 @@ their schemas say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..ir.fake_versions import written
 
 
 class WriteWatch(TorchDispatchMode):
@@ -24,7 +25,7 @@ class WriteWatch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if func._schema.is_mutable:
-            for tensor in _written(func, args, kwargs):
+            for tensor in written(func, args, kwargs):
                 self.count += 1
                 self._storages.add(tensor.untyped_storage()._cdata)
         return func(*args, **kwargs)
@@ -32,15 +33,6 @@ class WriteWatch(TorchDispatchMode):
     def has_seen(self, tensor: torch.Tensor) -> bool:
         """Whether memory of an inference tensor was written."""
         return tensor.is_inference() and tensor.untyped_storage()._cdata in self._storages
-
-
-def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            for tensor in value if isinstance(value, (list, tuple)) else (value,):
-                if isinstance(tensor, torch.Tensor):
-                    yield tensor
 
 
 __all__ = ["WriteWatch"]

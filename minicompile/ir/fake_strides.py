@@ -16,7 +16,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..torch_compat import data_symbols, elementwise_strides, infer_size, is_known_contiguous
+from .eager_refusals import refuse
 from .fake_checks import check
+from .fake_versions import run_and_count
 from .symbols import dims_product
 from .types import contiguous_strides
 
@@ -112,7 +114,9 @@ def _is_symbolic(sizes: tuple[Any, ...]) -> bool:
 
 
 class EagerStrides(TorchDispatchMode):
-    """Enter it after a FakeTensorMode: its results then have eager's strides."""
+    """Enter it after a FakeTensorMode: its results then have eager's strides, and all writes are counted; what eager
+    refuses is refused."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        return run(func, args, kwargs or {})
+        refuse(func, args, kwargs or {})
+        return run_and_count(run, func, args, kwargs or {})

@@ -95,7 +95,7 @@ def dims_product(dims: Any) -> Any:
 
 def free_symbols(dim: Any) -> set[str]:
     """Names of the size symbols in a dimension."""
-    return set() if isinstance(dim, int) else {symbol.name for symbol in dim.free_symbols}
+    return set() if isinstance(dim, (int, float)) else {symbol.name for symbol in dim.free_symbols}
 
 
 def evaluate(dim: Any, values: dict[str, int]) -> int:

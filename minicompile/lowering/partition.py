@@ -214,7 +214,7 @@ class _Partition:
         for node in self.graph.inputs:
             dims = (node.type.expr,) if isinstance(node.type, SizeType) else (*node.tensor.shape, *node.tensor.strides)
             for dim in dims:
-                if not isinstance(dim, int):
+                if not isinstance(dim, (int, float)):  # a float among the inputs may have been fixed
                     found.update({symbol.name: symbol for symbol in dim.free_symbols})
         return [found[name] for name in sorted(found)]
 

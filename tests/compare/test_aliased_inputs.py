@@ -25,6 +25,12 @@ def read_write_read(a: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return before, y + a, x.sum()
 
 
+def write_a_list(a: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    before = y + a
+    torch._foreach_mul_([x], 3.0)
+    return before, y + a, x.sum()
+
+
 def one_buffer() -> tuple[Tensor, ...]:
     x = torch.arange(9.0).reshape(3, 3)
     return x.clone(), x, x.view(1, 3, 3)
@@ -44,7 +50,7 @@ def apart() -> tuple[Tensor, ...]:
     return torch.ones(3, 3), torch.arange(9.0).reshape(3, 3), torch.arange(9.0).reshape(3, 3)
 
 
-@pytest.mark.parametrize("fn", [write_then_read, read_write_read])
+@pytest.mark.parametrize("fn", [write_then_read, read_write_read, write_a_list])
 @pytest.mark.parametrize("first", [one_buffer, one_tensor, overlapping_rows, apart])
 def test_results_and_memory_are_eagers(fn: Callable[..., Any], first: Callable[[], tuple[Tensor, ...]]) -> None:
     compiled = minicompile.compile(fn)

@@ -169,11 +169,41 @@ def reads_an_argument(x, w):
     return y.sum()
 
 
-TRACED = [scaled, before_and_after, twice, several, an_argument, another_tensor, of_a_view, an_output, loss_and_output,
-          returns_none, then_written, through_a_function,
-          a_default]  # fmt: skip
+def kept_by_autograd(x, w):
+    y = x * w
+    y.register_hook(lambda g: g * 3)
+    y.retain_grad()
+    return y.sin().sum(), y
+
+
+def in_a_list(x, w):
+    kept = [x * w]
+    kept[0].register_hook(lambda g: g * 3)
+    return kept[0].exp().sum(), kept
+
+
+def asked_for_its_gradient(loss, y):
+    return torch.autograd.grad(loss, y)
+
+
+def asked_by_another_hook(loss, y):
+    seen = []
+    y.register_hook(lambda g: seen.append(g) or g + 1)
+    loss.backward()
+    return seen
+
+
+def asked_to_keep_it(loss, y):
+    y.retain_grad()
+    loss.backward()
+    return y.grad
+
+
+TRACED = [scaled, before_and_after, twice, several, an_argument, another_tensor, of_a_view, returns_none, then_written,
+          through_a_function, a_default]  # fmt: skip
 FOR_REAL = [set_again, set_after_a_break, reads_a_global, reads_a_list, reads_a_default, with_an_effect, removed,
-            handle_returned, on_an_argument, reads_an_argument]  # fmt: skip
+            handle_returned, on_an_argument, reads_an_argument, an_output, loss_and_output, kept_by_autograd,
+            in_a_list]  # fmt: skip
 
 
 def outcome(function: Any, run: Any) -> Any:
@@ -207,3 +237,13 @@ def test_a_hook_that_raises_a_different_shape_is_eagers() -> None:
         x = torch.ones(2, 3, requires_grad=True)
         with pytest.raises(RuntimeError, match="size"):
             run(x, torch.ones(2, 3)).backward()
+
+
+@pytest.mark.parametrize("ask", [asked_for_its_gradient, asked_by_another_hook, asked_to_keep_it])
+def test_what_is_asked_of_a_tensor_outside_comes_after_its_hook(ask: Any) -> None:
+    results = []
+    for call in (minicompile.compile(loss_and_output), loss_and_output):
+        x, w = (torch.linspace(-1, 2, 6).view(2, 3).requires_grad_() for _ in range(2))
+        y, loss = sorted(call(x, w), key=lambda t: -t.dim())
+        results.append((ask(loss, y), x.grad, w.grad))
+    assert_same(*results)

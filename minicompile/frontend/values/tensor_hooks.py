@@ -5,14 +5,17 @@ graph's joint trace as in eager, autograd calls it.
 
 Eager looks things up when backward runs. So a hook that reads what may have changed by then (a list, an attribute, a
 global number, a variable that is set again) is registered for real, and ends the graph; likewise one that changes
-anything, and a hook on a tensor from outside, whose gradient has other parts."""
+anything, a hook on a tensor from outside, whose gradient has other parts, and one on a tensor that leaves the graph.
+"""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx import Node
 
 from ... import body_calls
 from ..breaks import Break, Restart, unsupported, unsupported_call
@@ -72,6 +75,7 @@ def _trace(tr: Tracer, owner: TensorValue, function: FunctionValue) -> None:
     if any(node.op == "placeholder" and node.graph is graph.graph for node in body.lifted):
         raise unsupported_call(_NAME, "gets a hook that reads a tensor from outside, which may change before backward")
     if outputs:
+        tr.hooked.append((owner.node, tr.root_step))
         graph.call_bodies(tr, body_calls.hooked, [body.close(outputs)], (), [owner.node, *body.lifted], _NAME)
 
 
@@ -113,6 +117,15 @@ def check_final_cells(tr: Tracer, goes_on: bool) -> None:
         now = cell.contents
         if goes_on or (now.value if isinstance(now, Lazy) else now) is not contents:
             raise Restart(step, unsupported("A variable that a hook or backward() reads is set again before it runs."))
+
+
+def check_hooked(tr: Tracer, outputs: Iterable[Node]) -> None:
+    """At the end of a piece: no tensor with a hook leaves the graph. What is asked of it outside (another hook,
+    `retain_grad`, the gradient with respect to it) would be answered before the hook has run. Raises Restart."""
+    leaving = {id(node.meta["example_value"]) for node in outputs}
+    for node, step in tr.hooked:
+        if id(node.meta["example_value"]) in leaving:
+            raise Restart(step, unsupported_call(_NAME, "is called on a tensor that leaves the graph"))
 
 
 KNOWN_METHODS["register_hook"] = _register_hook

@@ -1,0 +1,62 @@
+"""Writes to views in which several elements are one place in memory: `x.expand(3, 4)`, overlapping windows.
+
+In: an FX node that stands for a tensor. Out: whether writing to it is writing to such a view. Eager refuses most of
+these writes, and of the others each has a result of its own: functionalization, which knows views as copies that are
+put back, has no place for them. So they are left to eager.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+
+def writes_shared_elements(node: fx.Node) -> bool:
+    """Whether the tensor of the node, or one that it is a view of, has elements that share memory."""
+    return any(map(has_shared_elements, _chain(node)))
+
+
+def _chain(node: fx.Node) -> Iterator[torch.Tensor]:
+    """The node's tensor, and those that it was made of and shares memory with."""
+    seen, todo = {node}, [node]
+    storage = _storage(node.meta.get("example_value"))
+    while todo:
+        current = todo.pop()
+        value = current.meta.get("example_value")
+        if storage is not None and _storage(value) == storage:
+            yield value
+        elif current.target is not operator.getitem and not isinstance(value, (tuple, list)):
+            continue
+        new = [argument for argument in current.all_input_nodes if argument not in seen]
+        seen.update(new)
+        todo += new
+
+
+def _storage(value: Any) -> int | None:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    return value.untyped_storage()._cdata
+
+
+def has_shared_elements(tensor: torch.Tensor) -> bool:
+    """Whether two elements may be one place: some stride does not step over all that the smaller ones reach. Symbolic
+    sizes count as they are in this call."""
+    sizes, strides = map(_numbers, (tensor.shape, tensor.stride()))
+    reach = 0
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size == 0:
+            return False
+        if size != 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False
+
+
+def _numbers(dims: Any) -> list[int]:
+    """Sizes or strides as numbers; 1 for those that nobody knows."""
+    return [dim if isinstance(dim, int) else 1 if dim.node.hint is None else int(dim.node.hint) for dim in dims]

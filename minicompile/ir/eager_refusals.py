@@ -1,0 +1,134 @@
+"""What eager refuses by dtype or by number: `gelu` of integers, `masked_fill(x_half, mask, -1e9)`, `celu` with alpha 0.
+
+In: ATen calls on fake tensors. Out: nothing, or the kind of error that eager raises. Torch's shape rules let these
+pass. No table says which they are: ATen is asked, by the same call on tensors of two elements a side.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+aten = torch.ops.aten
+_ALSO = frozenset(
+    {
+        aten._softmax.default, aten._log_softmax.default, aten.masked_fill.Scalar, aten.masked_fill_.Scalar,
+        aten.celu.default, aten.celu_.default, aten.hardshrink.default, aten.softplus.default, aten.glu.default,
+        aten.huber_loss.default, aten.smooth_l1_loss.default,
+    }
+)  # fmt: skip
+"""Operators that are asked about besides those that torch tags as elementwise."""
+
+
+def _filled(value: Any, dtype: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return ((2,), value), {"dtype": dtype}
+
+
+_FILLING: dict[Any, Any] = {
+    aten.full.default: lambda size, value, dtype=None, **_: _filled(value, dtype),
+    aten.new_full.default: lambda x, size, value, dtype=None, **_: _filled(value, dtype or x.dtype),
+    aten.full_like.default: lambda x, value, dtype=None, **_: _filled(value, dtype or x.dtype),
+    aten.scalar_tensor.default: lambda value, dtype=None, **_: _filled(value, dtype),
+    **dict.fromkeys((aten.fill.Scalar, aten.fill_.Scalar), lambda x, value: _filled(value, x.dtype)),
+    aten.constant_pad_nd.default: lambda x, pad, value=0: _filled(value, x.dtype),
+    **dict.fromkeys(
+        (aten.index_fill.int_Scalar, aten.index_fill_.int_Scalar, aten.scatter.value, aten.scatter_.value),
+        lambda x, dim, index, value: _filled(value, x.dtype),
+    ),
+}
+"""Operators that put a number into a tensor → the arguments with which `full` makes one of it."""
+
+
+def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise what eager raises for operands of these dtypes and these numbers."""
+    if func in _FILLING:
+        args, kwargs = _FILLING[func](*args, **kwargs)
+        func = aten.full.default
+    elif not _is_asked(func):
+        return
+    question = _plain((args, tuple(sorted(kwargs.items()))))
+    if question is not None and (error := _answer(func, *question)) is not None:
+        raise error.with_traceback(None)
+
+
+@functools.cache
+def _is_asked(func: Any) -> bool:
+    is_random = torch.Tag.nondeterministic_seeded in func.tags
+    is_out = any(argument.is_out for argument in func._schema.arguments)
+    return (func in _ALSO or torch.Tag.pointwise in func.tags) and not is_random and not is_out
+
+
+_MAX_RANK = 8
+
+
+class _Unasked(Exception):
+    """An operand about which ATen cannot be asked."""
+
+
+def _plain(tree: Any) -> Any:
+    """The arguments as a key: tensors by dtype and rank. None where there is nothing to ask."""
+    try:
+        return _key(tree)
+    except _Unasked:
+        return None
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized:
+            raise _Unasked
+        if any(isinstance(size, int) and size == 0 for size in value.shape) or value.dim() > _MAX_RANK:
+            raise _Unasked  # of no elements, nothing is computed, and so nothing refused
+        return _Operand(value.dtype, value.dim())
+    if isinstance(value, tuple):
+        return tuple(map(_key, value))
+    if isinstance(value, (bool, int, float, complex)):
+        return _Number(type(value), repr(value))
+    if value is None or isinstance(value, (str, torch.dtype, torch.layout, torch.memory_format)):
+        return value
+    if isinstance(value, torch.device) and value.type == "cpu":
+        return value
+    raise _Unasked
+
+
+class _Operand(tuple[torch.dtype, int]):
+    """A tensor's dtype and rank."""
+
+    def __new__(cls, dtype: torch.dtype, rank: int) -> _Operand:
+        return super().__new__(cls, (dtype, rank))
+
+    def made(self) -> torch.Tensor:
+        dtype, rank = self
+        return torch.ones((2,) * rank, dtype=dtype)
+
+
+class _Number(tuple[type, str]):
+    """A Python number, by type and text: 1, 1.0 and True are three, and so are 0.0 and -0.0."""
+
+    def __new__(cls, kind: type, text: str) -> _Number:
+        return super().__new__(cls, (kind, text))
+
+    def made(self) -> Any:
+        kind, text = self
+        return text == "True" if kind is bool else kind(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _answer(func: Any, args: Any, kwargs: Any) -> Exception | None:
+    with _disable_current_modes(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            func(*_made(args), **dict(_made(kwargs)))
+        except Exception as error:
+            return error
+    return None
+
+
+def _made(key: Any) -> Any:
+    if isinstance(key, (_Operand, _Number)):
+        return key.made()
+    return tuple(map(_made, key)) if isinstance(key, tuple) else key
