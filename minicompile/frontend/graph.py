@@ -26,7 +26,8 @@ from ..torch_compat import depends_on_data
 from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
-from .shared_elements import writes_shared_elements
+from .eager_calls import is_new_leaf, says_where
+from .shared_elements import same_memory, writes_shared_elements
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
 from .values.base import NotConstant, Value
@@ -314,6 +315,8 @@ class GraphBuilder:
         fake_args = [fake for _, fake in pairs]
         fake_kwargs = {key: fake for key, (_, fake) in named.items()}
         tensors = [leaf for leaf in leaves_of((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
+        if says_where(target, fake_args, fake_kwargs) and any(map(self._is_from_outside, tensors)):
+            raise unsupported_call(f"{tr.name_of(target)}()", "addresses the memory of a tensor from outside")
         before = [(version_of(tensor), tensor.shape) for tensor in tensors]
         count = self.uncounted.count
         try:
@@ -329,6 +332,8 @@ class GraphBuilder:
             self._check_mutation(tr, target, tensors, before, [node for node, _ in (*pairs, *named.values())])
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
+        if any(is_new_leaf(leaf, tensors) for leaf in leaves_of(result)):
+            raise unsupported_call(f"{tr.name_of(target)}()", "makes a tensor of which gradients are wanted")
         tr.changed()
         op = "call_method" if isinstance(target, str) else "call_function"
         node_kwargs = {key: node for key, (node, _) in named.items()}
@@ -337,6 +342,9 @@ class GraphBuilder:
         if self.shapes is not None and self.capture:
             note_sizes(tr, node, (fake_args, fake_kwargs), result)
         return self._wrap(tr, node, result)
+
+    def _is_from_outside(self, tensor: torch.Tensor) -> bool:
+        return any(same_memory(tensor, entry.value.fake) for entry in self.inputs)
 
     def _fixes_floats(self, arguments: Any) -> bool:
         """Whether floats among the arguments of a call were open; they are numbers from now on."""
@@ -354,7 +362,7 @@ class GraphBuilder:
                 raise unsupported_call(f"{tr.name_of(target)}", "changes the shape of a tensor in place")
         versions = zip(tensors, before, strict=True)
         as_before = {id(tensor) for tensor, (version, _) in versions if version_of(tensor) == version != -1}
-        nodes = [node for node in _leaves(operands) if isinstance(node, fx.Node)]
+        nodes = [node for node in leaves_of(operands) if isinstance(node, fx.Node)]
         written = [node for node in nodes if id(node.meta.get("example_value")) not in as_before]
         if any(map(writes_shared_elements, written)):
             tr.changed()

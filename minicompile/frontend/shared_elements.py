@@ -36,6 +36,12 @@ def _chain(node: fx.Node) -> Iterator[torch.Tensor]:
         todo += new
 
 
+def same_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors are views of one storage."""
+    storage = _storage(first)
+    return storage is not None and storage == _storage(second)
+
+
 def _storage(value: Any) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
@@ -59,4 +65,4 @@ def has_shared_elements(tensor: torch.Tensor) -> bool:
 
 def _numbers(dims: Any) -> list[int]:
     """Sizes or strides as numbers; 1 for those that nobody knows."""
-    return [dim if isinstance(dim, int) else 1 if dim.node.hint is None else int(dim.node.hint) for dim in dims]
+    return [dim if isinstance(dim, int) else int(dim.node.hint) if dim.node.has_hint() else 1 for dim in dims]

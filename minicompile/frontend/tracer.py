@@ -238,6 +238,11 @@ class Tracer:
         """Whether the journal changes a list that existed before the frame."""
         return any(isinstance(target, (SequenceValue, SubclassValue)) for target in self.journal.targets())
 
+    def has_changed(self, obj: Any) -> bool:
+        """Whether the journal changes an object from outside, which guards keep apart from the others."""
+        found = self.known(obj)
+        return found is not None and any(target is found for target in self.journal.targets())
+
     def guard_aliases(self) -> None:
         """No other object that was looked at may turn out to be one that is changed."""
         values = [value for _, value in self._known.values() if value.source is not None]

@@ -48,6 +48,14 @@ class Recording(CalledOperator):
             return self.op(*(arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args), **kwargs)
 
 
+class FromOwnStart(CalledOperator):
+    """`as_strided`, with an offset that counts from where the tensor itself begins in its memory: in a graph a tensor
+    may lie elsewhere than in eager."""
+
+    def __call__(self, x: torch.Tensor, size: Any, stride: Any, offset: Any) -> torch.Tensor:
+        return self.op(x, size, stride, x.storage_offset() + offset)
+
+
 class SavingState(CalledOperator):
     """A random operator whose numbers are to be drawn again: the state of the generator before it, then its results."""
 

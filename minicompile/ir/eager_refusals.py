@@ -51,7 +51,8 @@ def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     elif not _is_asked(func):
         return
     question = _plain((args, tuple(sorted(kwargs.items()))))
-    if question is not None and (error := _answer(func, *question)) is not None:
+    side = 0 if any(map(_is_empty, args)) else 2
+    if question is not None and (error := _answer(func, side, *question)) is not None:
         raise error.with_traceback(None)
 
 
@@ -63,6 +64,11 @@ def _is_asked(func: Any) -> bool:
 
 
 _MAX_RANK = 8
+
+
+def _is_empty(value: Any) -> bool:
+    """Where nothing is computed, ATen divides by zero, but still refuses most else."""
+    return isinstance(value, torch.Tensor) and any(isinstance(size, int) and size == 0 for size in value.shape)
 
 
 class _Unasked(Exception):
@@ -81,8 +87,8 @@ def _key(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized:
             raise _Unasked
-        if any(isinstance(size, int) and size == 0 for size in value.shape) or value.dim() > _MAX_RANK:
-            raise _Unasked  # of no elements, nothing is computed, and so nothing refused
+        if value.dim() > _MAX_RANK:
+            raise _Unasked
         return _Operand(value.dtype, value.dim())
     if isinstance(value, tuple):
         return tuple(map(_key, value))
@@ -101,9 +107,9 @@ class _Operand(tuple[torch.dtype, int]):
     def __new__(cls, dtype: torch.dtype, rank: int) -> _Operand:
         return super().__new__(cls, (dtype, rank))
 
-    def made(self) -> torch.Tensor:
+    def made(self, side: int) -> torch.Tensor:
         dtype, rank = self
-        return torch.ones((2,) * rank, dtype=dtype)
+        return torch.ones((side,) * rank, dtype=dtype)
 
 
 class _Number(tuple[type, str]):
@@ -112,23 +118,23 @@ class _Number(tuple[type, str]):
     def __new__(cls, kind: type, text: str) -> _Number:
         return super().__new__(cls, (kind, text))
 
-    def made(self) -> Any:
+    def made(self, side: int) -> Any:
         kind, text = self
         return text == "True" if kind is bool else kind(text)
 
 
 @functools.lru_cache(maxsize=4096)
-def _answer(func: Any, args: Any, kwargs: Any) -> Exception | None:
+def _answer(func: Any, side: int, args: Any, kwargs: Any) -> Exception | None:
     with _disable_current_modes(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            func(*_made(args), **dict(_made(kwargs)))
+            func(*_made(args, side), **dict(_made(kwargs, side)))
         except Exception as error:
             return error
     return None
 
 
-def _made(key: Any) -> Any:
+def _made(key: Any, side: int) -> Any:
     if isinstance(key, (_Operand, _Number)):
-        return key.made()
-    return tuple(map(_made, key)) if isinstance(key, tuple) else key
+        return key.made(side)
+    return tuple(_made(item, side) for item in key) if isinstance(key, tuple) else key

@@ -9,11 +9,12 @@ operator is replaced by its `_copy` form.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..ir.called_operators import Recording
+from ..ir.called_operators import FromOwnStart, Recording
 from ..ir.graph import Node
 from ..ir.types import TensorType, contiguous_strides
 from .emit import KERNEL_DTYPES, same_shape
@@ -58,9 +59,18 @@ def _correct(c: Converter, call: Call, types: list[TensorType | None]) -> None:
 
 def _emit_view(c: Converter, call: Call, types: list[TensorType | None]) -> list[Node | None]:
     """The view's values by the form that copies, then in the view's strides."""
+    call, target = _from_own_start(call, copying_form(call.func))
     packed = [t and t.like(strides=contiguous_strides(t.shape)) for t in types]
-    nodes = _emit(c, call, copying_form(call.func), packed)
+    nodes = _emit(c, call, target, packed)
     return [_laid_out(c, node, type) if node and type else node for node, type in zip(nodes, types, strict=True)]
+
+
+def _from_own_start(call: Call, target: Any) -> tuple[Call, Any]:
+    """For an `as_strided` that says where in memory it begins: the same, counted from where its operand begins."""
+    if call.func is not torch.ops.aten.as_strided.default or len(call.args) < 4 or call.args[3] is None:
+        return call, target
+    x, size, stride, offset = call.args
+    return replace(call, args=(x, size, stride, offset - x.storage_offset())), FromOwnStart(target)
 
 
 def _laid_out(c: Converter, node: Node, type: TensorType) -> Node:

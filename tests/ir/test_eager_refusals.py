@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
     "lerp": (lambda x: x.lerp(x, 0.5), BYTE),
     "smooth_l1": (lambda x: F.smooth_l1_loss(x, x), BYTE),
     "addcmul": (lambda x: torch.addcmul(x, x, x), BOOL),
+    "no elements": (lambda x: x[:0].masked_fill(x[:0] > 0, -1e9), HALF),
     "hardshrink": (lambda x: F.hardshrink(x), BOOL),
 }
 TAKEN: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
@@ -48,7 +49,7 @@ TAKEN: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
     "negative bytes": (lambda x: x.masked_fill(x > 0, -1), torch.uint8),
     "halves of another dimension": (lambda x: F.glu(x, 0) + F.celu(x[:1]), FLOAT),
     "comparison": (lambda x: (x < 1000, x == 300), BYTE),
-    "zero divides no elements": (lambda x: x[:0] // 0, BYTE),
+    "zero divides no elements": (lambda x: (x[:0] // 0, x[:0] % 0), BYTE),
 }
 
 

@@ -343,6 +343,11 @@ class SetValue(Value):
             tr.is_portable = False
         return [self.entries[key] for key in self.real]
 
+    def iterator(self, tr: Tracer) -> Value:
+        from .iterators import SetIteratorValue
+
+        return SetIteratorValue(self, self.items(tr), tr.root_step) if self.kind is set else super().iterator(tr)
+
     def contains(self, tr: Tracer, item: Value) -> bool:
         return tr.key(item) in self.entries
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING
 
-from ..breaks import UserError
+from ..breaks import Restart, UserError, unsupported
 from .base import Value, fail
 from .constant import ConstantValue
 from .real_iterators import DictRest
@@ -18,11 +18,11 @@ from .real_iterators import DictRest
 if TYPE_CHECKING:
     from ..glue import Glue
     from ..tracer import Tracer
-    from .containers import DictValue
+    from .containers import DictValue, SetValue
 
 
-_SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary", set: "Set"}
-"""Containers that must not change their size while they are iterated, by Python's name for them."""
+_SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary"}
+"""Dicts, which must not change their size while they are iterated, by Python's name for them."""
 
 
 class Iterator(Value):
@@ -65,7 +65,6 @@ class IteratorValue(Iterator):
         self.elements = elements
         self.position = 0
         self.exhausted = False
-        self.size = len(elements)
 
     def python_type(self) -> type:
         from .containers import SequenceValue
@@ -73,17 +72,13 @@ class IteratorValue(Iterator):
         kind = self.container.python_type() if isinstance(self.container, SequenceValue) else tuple
         return type(iter(kind())) if kind in (list, tuple) else type(iter(()))
 
-    def _require_same_size(self, tr: Tracer) -> None:
-        """A set must not grow or shrink before its iterator is exhausted."""
-        container = self.container
-        word = _SIZED.get(container.python_type()) if container is not None else None
-        if word is not None and container is not None and container.length(tr) != self.size:
-            fail(RuntimeError(f"{word} changed size during iteration"))
+    def check_container(self, tr: Tracer) -> None:
+        """Before a step: refuse what Python refuses by now."""
 
     def next(self, tr: Tracer) -> Value | None:
         if self.exhausted:
             return None
-        self._require_same_size(tr)
+        self.check_container(tr)
         if self.position >= len(self.elements):
             self.exhausted = True
             return None
@@ -117,6 +112,31 @@ class IteratorValue(Iterator):
             # Behind the journal: a list that it extends is shorter until then, and a position beyond it is cut off.
             glue.late(f"{name}.__setstate__({self.position})")
         return name
+
+
+class SetIteratorValue(IteratorValue):
+    """An iterator over a set, begun at root instruction `step`. The set must not grow or shrink before the end."""
+
+    def __init__(self, owner: SetValue, elements: list[Value], step: int) -> None:
+        super().__init__(owner, elements)
+        self.owner = owner
+        self.keys = list(owner.entries)
+        self.step = step
+
+    def python_type(self) -> type:
+        return type(iter(set()))
+
+    def check_container(self, tr: Tracer) -> None:
+        if len(self.owner.entries) != len(self.keys):
+            fail(RuntimeError("Set changed size during iteration"))
+        if list(self.owner.entries) != self.keys:  # then Python goes on with whatever stands where it stands
+            raise Restart(self.step, unsupported("A set gets other elements while it is iterated."))
+
+    def build(self, glue: Glue) -> str:
+        if self.exhausted:
+            return "__iter__(())"
+        keys = "".join(f"{glue.ref(element)}, " for element in self.elements[self.position :])
+        return f"{glue.keep(DictRest)}({glue.ref(self.owner)}, 'keys', ({keys}), {len(self.keys)})"
 
 
 class DictIteratorValue(Iterator):

@@ -3,7 +3,8 @@
 In: a range, list or tuple iterator on the segment's stack or in a variable. Out: its next element, which can be looked
 at without taking it; the journal takes it, behind the graph.
 
-Not over a list once a list has been changed in the same trace: it may be the one that is iterated.
+Not over a list once a list has been changed in the same trace, which may be the one that is iterated, and not over a
+dict or set once it has been changed.
 
 One element only: if the loop comes round a second time in one trace, the graph breaks there and the iterator is
 advanced for real. So a loop whose body breaks is compiled once for all rounds, not once a round.
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
 
 END = object()
 """What `peek` gives for an exhausted iterator."""
+CHANGED = object()
+"""What it gives where Python refuses to go on, because a dict or set has another size now."""
 
 
 class DictRest:
-    """The rest of an iteration over a dict that was begun while tracing; as strict with changes as Python's own."""
+    """The rest of an iteration over a dict or set that was begun while tracing; as strict with changes as Python's
+    own."""
 
     __slots__ = ("keys", "owner", "size", "what")
 
-    def __init__(self, owner: dict[Any, Any], what: str, keys: tuple[Any, ...], size: int) -> None:
+    def __init__(self, owner: Any, what: str, keys: tuple[Any, ...], size: int) -> None:
         self.owner = owner
         self.what = what
         self.keys = list(reversed(keys))
@@ -49,7 +53,7 @@ class DictRest:
         if not self.keys:
             return END
         key = self.keys[-1]
-        if key not in self.owner:
+        if key not in self.owner and not isinstance(self.owner, set):
             raise RuntimeError("dictionary keys changed during iteration")
         return key if self.what == "keys" else self.owner[key] if self.what == "values" else (key, self.owner[key])
 
@@ -61,14 +65,17 @@ class DictRest:
         return item
 
 
-_NAMES: dict[type, str] = {OrderedDict: "OrderedDict mutated"}
+_NAMES: dict[type, str] = {OrderedDict: "OrderedDict mutated", set: "Set changed size"}
 KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())), DictRest)
 
 
 def peek(iterator: Any) -> Any:
-    """The element that `next` would give, without taking it; END if there is none."""
+    """The element that `next` would give, without taking it; END if there is none, CHANGED if it would raise."""
     if type(iterator) is DictRest:
-        return iterator.peek()
+        try:
+            return iterator.peek()
+        except RuntimeError:
+            return CHANGED
     _, (container, *_), *state = iterator.__reduce__()
     index = state[0] if state and state[0] is not None else 0
     return container[index] if index < len(container) else END
@@ -100,10 +107,16 @@ class ExhaustedGuard(Guard):
     structural: ClassVar[bool] = True
 
     def condition(self, scope: Scope) -> str:
-        return f"{scope.read(self.source)} {'is' if self.exhausted else 'is not'} {scope.keep(END)}"
+        item = scope.read(self.source)
+        if self.exhausted:
+            return f"{item} is {scope.keep(END)}"
+        return f"{item} is not {scope.keep(END)} and {item} is not {scope.keep(CHANGED)}"
 
     def miss(self, frame: GuardFrame) -> str | None:
-        if (frame.value(self.source) is END) == self.exhausted:
+        item = frame.value(self.source)
+        if item is CHANGED:
+            return f"what {self.source.base.describe()} goes through has another size now"
+        if (item is END) == self.exhausted:
             return None
         return f"{self.source.base.describe()} {'has more elements' if self.exhausted else 'is exhausted'} now"
 
@@ -130,14 +143,14 @@ class RealIteratorValue(Value):
 
     def next(self, tr: Tracer) -> Value | None:
         is_over_list = isinstance(self.obj, type(iter([])))
-        if self.advanced or (is_over_list and tr.has_changed_a_list()):
+        changes = tr.has_changed_a_list() if is_over_list else type(self.obj) is DictRest and tr.has_changed(self.obj.owner)
+        if self.advanced or changes:
             raise self.cannot("iterating a second time")
         assert self.source is not None
         source = PeekSource(self.source)
-        try:
-            item = peek(self.obj)
-        except RuntimeError:
-            raise self.cannot("iterating, as the dict has changed,") from None
+        item = peek(self.obj)
+        if item is CHANGED:
+            raise self.cannot("iterating, as what it goes through has changed,")
         tr.guard(ExhaustedGuard(source, item is END))
         if item is END:
             return None

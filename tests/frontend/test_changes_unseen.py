@@ -1,0 +1,132 @@
+"""Changes that are easily overlooked while tracing: a container that grows while it is iterated, a leaf that is made
+inside, memory that is addressed from its start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import minicompile
+from tests.support import assert_same
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def grows(x: Tensor, s: set[int]) -> Any:
+    try:
+        for v in s:
+            s.add(v + 10)
+            x = x * v
+    except RuntimeError as error:
+        return str(error), x
+    return x
+
+
+def grows_uncaught(x: Tensor, s: set[int]) -> Any:
+    for v in s:
+        s.add(v + 10)
+    return x
+
+
+def shrinks_after_a_break(x: Tensor, s: set[int]) -> Any:
+    try:
+        for v in s:
+            torch._dynamo.graph_break()
+            s.discard(v)
+            x = x + v
+    except RuntimeError:
+        return x * 100
+    return x
+
+
+def own_set_grows(x: Tensor, s: set[int]) -> Any:
+    mine = {1, 2}
+    try:
+        for v in mine:
+            mine.add(v + 10)
+    except RuntimeError as error:
+        return str(error), x
+    return x
+
+
+def other_elements(x: Tensor, s: set[int]) -> Any:
+    for v in s:
+        if len(s) < 5 and v < 40:
+            s.add(v + 10)
+            s.discard(v)
+        x = x * v
+    return x
+
+
+def grows_before_the_last(x: Tensor, s: set[int]) -> Any:
+    for v in s:
+        s.add(v + 10)
+        break
+    return [v * x for v in sorted(s)], next(iter({7}))
+
+
+@pytest.mark.parametrize("start", [{1}, {1, 2}], ids=len)
+@pytest.mark.parametrize(
+    "fn", [grows, grows_uncaught, shrinks_after_a_break, own_set_grows, other_elements, grows_before_the_last]
+)
+def test_sets_that_change_while_they_are_iterated(fn: Callable[..., Any], start: set[int]) -> None:
+    compiled = minicompile.compile(fn)
+    for _ in range(2):
+        results = []
+        for call in (compiled, fn):
+            s = set(start)
+            try:
+                result = call(X, s)
+            except RuntimeError as error:
+                result = str(error)
+            results.append((result, sorted(s)))
+        assert_same(*results)
+
+
+LEAVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "zeros": lambda x: torch.zeros(3, requires_grad=True),
+    "tensor": lambda x: torch.tensor([1.0, 2.0, 3.0], requires_grad=True),
+    "new_ones": lambda x: x.new_ones(3, requires_grad=True),
+    "ones_like": lambda x: torch.ones_like(x, requires_grad=True),
+    "arange": lambda x: torch.arange(3.0, requires_grad=True),
+    "full": lambda x: torch.full((3,), 2.0, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("make", LEAVES)
+def test_leaves_made_inside_collect_gradients(make: str) -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = LEAVES[make](x)
+        return (leaf * x).sin(), leaf
+
+    results = []
+    for call in (minicompile.compile(fn), fn):
+        result, leaf = call(X)
+        result.sum().backward()
+        results.append((result, leaf, leaf.grad, leaf.is_leaf))
+    assert_same(*results)
+
+
+ADDRESSES: dict[str, Callable[[Tensor], Any]] = {
+    "start": lambda x: x.as_strided((2, 2), (2, 1), 0),
+    "place": lambda x: torch.as_strided(x, (2, 2), (2, 1), 5) + 1,
+    "of a view": lambda x: x[1].as_strided((2,), (1,), storage_offset=1),
+    "of a result": lambda x: (x * 1).as_strided((2,), (1,), 1),
+    "of a view of a result": lambda x: (x + 1)[1].as_strided((2,), (1,), 4) * 2,
+    "without a place": lambda x: x.as_strided((2, 2), (2, 1)) * 2,
+    "written": lambda x: x.as_strided((2,), (1,), 3).add_(10),
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_memory_is_addressed_as_in_eager(address: str) -> None:
+    fn = ADDRESSES[address]
+    compiled = minicompile.compile(fn)
+    for start in (0, 4, 6, 0):
+        mine, eagers = (torch.arange(24.0) for _ in range(2))
+        assert_same(compiled(mine[start : start + 6].view(2, 3)), fn(eagers[start : start + 6].view(2, 3)))
+        assert_same(mine, eagers)
