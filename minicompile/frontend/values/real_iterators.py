@@ -143,8 +143,9 @@ class RealIteratorValue(Value):
 
     def next(self, tr: Tracer) -> Value | None:
         is_over_list = isinstance(self.obj, type(iter([])))
-        changes = tr.has_changed_a_list() if is_over_list else type(self.obj) is DictRest and tr.has_changed(self.obj.owner)
-        if self.advanced or changes:
+        has_changed = is_over_list and tr.has_changed_a_list()
+        has_changed |= type(self.obj) is DictRest and tr.has_changed(self.obj.owner)
+        if self.advanced or has_changed:
             raise self.cannot("iterating a second time")
         assert self.source is not None
         source = PeekSource(self.source)
