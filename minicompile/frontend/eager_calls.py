@@ -18,7 +18,9 @@ def says_where(target: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
     return (args[place] if len(args) > place else kwargs.get("storage_offset")) is not None
 
 
-def is_new_leaf(value: Any, operands: list[torch.Tensor]) -> bool:
-    """Whether a result is where gradients are to be collected, and no operand as it was."""
-    is_leaf = isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
-    return is_leaf and not any(value is operand for operand in operands)
+def is_new_leaf(value: Any, operands: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
+    """Whether a result is a tensor that collects gradients from here on, made by `torch.zeros(3, requires_grad=True)`
+    and its like. (What `no_grad` makes of operands with gradients is none.)"""
+    if not isinstance(value, torch.Tensor) or not value.requires_grad or not value.is_leaf:
+        return False
+    return kwargs.get("requires_grad") is True or not any(operand.requires_grad for operand in operands)

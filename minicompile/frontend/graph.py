@@ -27,7 +27,7 @@ from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
 from .eager_calls import is_new_leaf, says_where
-from .shared_elements import same_memory, writes_shared_elements
+from .shared_elements import reads_what_it_writes, same_memory, writes_shared_elements
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
 from .values.base import NotConstant, Value
@@ -332,7 +332,7 @@ class GraphBuilder:
             self._check_mutation(tr, target, tensors, before, [node for node, _ in (*pairs, *named.values())])
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
-        if any(is_new_leaf(leaf, tensors) for leaf in leaves_of(result)):
+        if any(is_new_leaf(leaf, tensors, fake_kwargs) for leaf in leaves_of(result)):
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a tensor of which gradients are wanted")
         tr.changed()
         op = "call_method" if isinstance(target, str) else "call_function"
@@ -367,6 +367,9 @@ class GraphBuilder:
         if any(map(writes_shared_elements, written)):
             tr.changed()
             raise unsupported_call(f"{tr.name_of(target)}()", "writes to a view whose elements share memory")
+        if target is not operator.setitem and reads_what_it_writes(written, nodes):
+            tr.changed()
+            raise unsupported_call(f"{tr.name_of(target)}()", "reads memory that it writes")
 
     def _run(self, tr: Tracer, target: Callable[..., Any] | str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:

@@ -1,8 +1,8 @@
-"""Writes to views in which several elements are one place in memory: `x.expand(3, 4)`, overlapping windows.
+"""Writes to views in which several elements are one place in memory, and to what the same call reads in other places.
 
-In: an FX node that stands for a tensor. Out: whether writing to it is writing to such a view. Eager refuses most of
-these writes, and of the others each has a result of its own: functionalization, which knows views as copies that are
-put back, has no place for them. So they are left to eager.
+In: FX nodes that stand for tensors. Out: whether a call that writes some of them is such a write. Eager refuses most
+of these, and of the others each has a result of its own: functionalization, which knows views as copies that are put
+back, has no place for them. So they are left to eager.
 """
 
 from __future__ import annotations
@@ -18,6 +18,39 @@ from torch import fx
 def writes_shared_elements(node: fx.Node) -> bool:
     """Whether the tensor of the node, or one that it is a view of, has elements that share memory."""
     return any(map(has_shared_elements, _chain(node)))
+
+
+def reads_what_it_writes(written: list[fx.Node], operands: list[fx.Node]) -> bool:
+    """Whether an operand that is written and another one share a part of their memory, and not place by place."""
+    places: dict[int, list[torch.Tensor]] = {}
+    for node in operands:
+        storage = _storage(node.meta.get("example_value"))
+        if storage is not None:
+            places.setdefault(storage, []).append(node.meta["example_value"])
+    values = [node.meta.get("example_value") for node in written]
+    return any(_meet_in_part(value, other) for value in values for other in places.get(_storage(value) or 0, ()))
+
+
+def _meet_in_part(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """For two tensors of one storage; as eager does, only those without gaps are looked at."""
+    if first is second:
+        return False
+    one, other = _range(first), _range(second)
+    if one is None or other is None or one[0] >= other[1] or other[0] >= one[1]:
+        return False
+    return one != other or first.stride() != second.stride()
+
+
+def _range(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Where in memory a tensor begins and ends; None if it has gaps."""
+    sizes, strides = map(_numbers, (tensor.shape, tensor.stride()))
+    count = 1
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size != 1 and stride != count:
+            return None
+        count *= size
+    (start,) = _numbers((tensor.storage_offset(),))
+    return start, start + count
 
 
 def _chain(node: fx.Node) -> Iterator[torch.Tensor]:

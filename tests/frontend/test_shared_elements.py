@@ -81,3 +81,32 @@ def test_reading_them_beside_a_write_is_one_graph() -> None:
 
     args = torch.arange(3.0), torch.ones(3)
     assert_same(minicompile.compile(fn, fullgraph=True)(*args), fn(*args))
+
+
+PARTS: dict[str, Write] = {
+    "out= of the next rows": lambda x: torch.add(x[:-1], x[1:], out=x[1:]),
+    "the next rows": lambda x: x[1:].add_(x[:-1]),
+    "turned": lambda x: x.t().mul_(x),
+    "an element": lambda x: x.sub_(x[0, 0]),
+    "copied": lambda x: x[1:].copy_(x[:-1]),
+    "rows apart": lambda x: x[2:].add_(x[:2]),
+    "itself": lambda x: x.add_(x).mul_(x.view(4, 4)),
+    "set": lambda x: x.__setitem__(slice(1, 3), x[2:]),
+    "foreach": lambda x: torch._foreach_add_([x[:2], x[2:]], [x[1:3], x[2:]]),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_writing_over_what_is_read(part: str) -> None:
+    def fn(x: Tensor) -> Tensor:
+        PARTS[part](x)
+        return x * 2
+
+    mine, eagers = (torch.arange(16.0).view(4, 4) for _ in range(2))
+    assert_same(outcome(minicompile.compile(fn), mine), outcome(fn, eagers))
+    assert_same(mine, eagers)
+
+
+@pytest.mark.parametrize("part", ["rows apart", "itself"])
+def test_writing_beside_what_is_read_is_one_graph(part: str) -> None:
+    minicompile.compile(PARTS[part], fullgraph=True)(torch.ones(4, 4))
