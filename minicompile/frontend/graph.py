@@ -21,6 +21,7 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
+from ..numpy_calls import numpy_function, numpy_method
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import depends_on_data
 from .bodies import Body, module_of, version_of
@@ -367,7 +368,8 @@ class GraphBuilder:
         if any(map(writes_shared_elements, written)):
             tr.changed()
             raise unsupported_call(f"{tr.name_of(target)}()", "writes to a view whose elements share memory")
-        if target is not operator.setitem and reads_what_it_writes(written, nodes):
+        puts = target in (operator.setitem, numpy_method, numpy_function)  # may write to a part of their operand
+        if not puts and reads_what_it_writes(written, nodes):
             tr.changed()
             raise unsupported_call(f"{tr.name_of(target)}()", "reads memory that it writes")
 
