@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from minicompile.codegen import compile as main_line
+from minicompile.codegen import plan
 from minicompile.codegen.compile import compile_ir
 from minicompile.codegen.padded_products import pad_products
 from minicompile.codegen.prepare import prepare
@@ -43,7 +43,7 @@ PROGRAMS: list[tuple[Callable[..., object], list[tuple[int, ...]]]] = [
 def test_values_and_strides_are_eager_s(
     program: Callable[..., object], shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main_line, "prepare", lambda graph: prepare(pad_products(graph)))
+    monkeypatch.setattr(plan, "prepare", lambda graph: prepare(pad_products(graph)))
     a, b = (torch.randn(shape).bfloat16() for shape in (A, B))
     compiled = compile_ir(lowered(program, a, b), backend="cpp")
     got, want = compiled.call(a, b), program(a, b)
