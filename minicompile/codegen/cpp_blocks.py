@@ -225,7 +225,9 @@ class BlockLoop:
             out.add(f"const int64_t part = {begin}, stop = {end};")
             close = out.close
         else:
-            close = out.open_blocks("part", "stop", begin, end, self._size(), self.axis.size)
+            # One long row has few ends; four copies of its body (few elements, or threads) gcc no longer vectorises.
+            length = self.axis.size if self.rows.outer else 0
+            close = out.open_blocks("part", "stop", begin, end, self._size(), length)
         out.add(*self._assign_arrays(), *self._stream_arrays())
         self.rows.fetch_ahead(self.axis, "part", "stop", self.k)
         for phase in range(self.last + 1):
