@@ -318,7 +318,8 @@ class RowPrinter:
             last, size = self.inner[-1], self._size()
             run = self._run_length(k, loop)
             if accumulators and not (isinstance(last.size, int) and last.size <= run):
-                close = self.out.open_blocks("begin", "end", "0", size, run, last.size)
+                length = last.size if last.hint >= run else 0  # a row that is but a rest has no whole blocks
+                close = self.out.open_blocks("begin", "end", "0", size, run, length)
                 self._runs(last, "begin", "end", k, loop, accumulators)
                 close()
             else:
