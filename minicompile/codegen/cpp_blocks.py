@@ -82,6 +82,12 @@ def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
     )
 
 
+def has_rest_apart(axis: Axis, step: int) -> bool:
+    """Whether blocks of a row deserve a body of constant length beside that for the rest: for a size that is not known
+    (with one body, kernels for all sizes are up to 1.3 times slower than those for one), if a row has whole blocks."""
+    return not isinstance(axis.size, int) and axis.hint >= step
+
+
 class BlockLoop:
     """One loop of a `RowPrinter`, number `k`, over `axis`; `calls`: with block functions. What a value's text is, the
     printer knows."""
@@ -223,11 +229,17 @@ class BlockLoop:
         if accumulators:  # one block: gcc makes loops of one turn in loops of two turns (rows of 1024) half as fast
             out.open("")
             out.add(f"const int64_t part = {begin}, stop = {end};")
-            close = out.close
-        else:
-            # One long row has few ends; four copies of its body (few elements, or threads) gcc no longer vectorises.
-            length = self.axis.size if self.rows.outer else 0
-            close = out.open_blocks("part", "stop", begin, end, self._size(), length)
+            self._phases(accumulators, far)
+            out.close()
+            return
+        # One long row has few ends; four copies of its body (few elements, or threads) gcc no longer vectorises.
+        apart = bool(self.rows.outer) and has_rest_apart(self.axis, self._size())
+        with out.blocks("part", "stop", begin, end, self._size(), apart):
+            self._phases(accumulators, far)
+
+    def _phases(self, accumulators: Sequence[Accumulator], far: str) -> None:
+        """The work on the block [part, stop)."""
+        out = self.rows.out
         out.add(*self._assign_arrays(), *self._stream_arrays())
         self.rows.fetch_ahead(self.axis, "part", "stop", self.k)
         for phase in range(self.last + 1):
@@ -238,7 +250,6 @@ class BlockLoop:
         for store, array in self.streams.items():
             target = f"const int64_t {self.axis.name} = part; mc_stream(&{self._element(store)}, {array}"
             out.add(f"{{ {target}, (stop - part) * sizeof(*{array})); }}")
-        close()
 
     def _size(self) -> int:
         """Elements of a block. A short row of a size not known is a block of constant length and the rest."""

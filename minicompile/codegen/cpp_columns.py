@@ -127,20 +127,18 @@ class ColumnPrinter(RowPrinter):
     def _runs_of(self, axis: Axis, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:
         """The last reduce axis in runs, each run joined into the totals."""
         size, name = dim_text(axis.size, "cpp"), axis.name
-        self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {RUN})")
-        self.out.add(f"const int64_t end = begin + {RUN} < {size} ? begin + {RUN} : {size};")
-        self._fill("run", accumulators)
-        self.out.open(f"for (int64_t {name} = begin; {name} < end; ++{name})")
-        self._lanes()
-        self._fetch(loop)
-        self._block(loop, k)
-        self.out.close()
-        self.out.close()
-        for acc in accumulators:
-            joined = acc.combined(f"total_{acc.name}[lane]", f"run_{acc.name}[lane]")
-            self.out.add("#pragma omp simd",
-                         f"for (int64_t lane = 0; lane < lanes; ++lane) total_{acc.name}[lane] = {joined};")
-        self.out.close()
+        with self.out.blocks("begin", "end", "0", size, RUN):
+            self._fill("run", accumulators)
+            self.out.open(f"for (int64_t {name} = begin; {name} < end; ++{name})")
+            self._lanes()
+            self._fetch(loop)
+            self._block(loop, k)
+            self.out.close()
+            self.out.close()
+            for acc in accumulators:
+                joined = acc.combined(f"total_{acc.name}[lane]", f"run_{acc.name}[lane]")
+                self.out.add("#pragma omp simd",
+                             f"for (int64_t lane = 0; lane < lanes; ++lane) total_{acc.name}[lane] = {joined};")
 
     def statement(self, value: Value, k: int) -> str:
         if value.op == "reduce":

@@ -7,16 +7,15 @@ on the stack, or on the heap where rows are long. A single long row is cut into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import torch
 
 from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
-from ..ir.types import Dim
 from . import cpp_lanes
-from .cpp_blocks import BLOCK, BlockLoop, pays
+from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .cpp_traffic import LINE, Traffic
@@ -66,24 +65,22 @@ class Lines:
         self.depth -= 1
         self.add("}")
 
-    def open_blocks(self, first: str, last: str, begin: str, end: str, step: int, size: Dim) -> Callable[[], None]:
-        """Open a loop over blocks [first, last) of `step` elements, of which the last may be shorter; the function
-        returned closes it. `size` is what `begin` and `end` are apart.
-
-        Where it is not known, the body is a lambda with two calls, so that gcc sees blocks of constant length and the
-        rest: with one loop of varying length, kernels for all sizes are up to 1.3 times slower than those for one."""
+    @contextmanager
+    def blocks(
+        self, first: str, last: str, begin: str, end: str, step: int, rest_apart: bool = False
+    ) -> Iterator[None]:
+        """A loop over blocks [first, last) of `step` elements, of which the last may be shorter. `rest_apart`: its body
+        is a lambda with two calls, for whole blocks and for the rest."""
         self.open(f"for (int64_t {first} = {begin}; {first} < {end}; {first} += {step})")
-        if isinstance(size, int):
+        if not rest_apart:
             self.add(f"const int64_t {last} = {first} + {step} < {end} ? {first} + {step} : {end};")
-            return self.close
-        self.open(f"const auto from_{first} = [&](const int64_t {last}) __attribute__((always_inline))")
-
-        def close() -> None:
+            yield
+        else:
+            self.open(f"const auto from_{first} = [&](const int64_t {last}) __attribute__((always_inline))")
+            yield
             self.depth -= 1
             self.add("};", f"if ({first} + {step} <= {end}) from_{first}({first} + {step}); else from_{first}({end});")
-            self.close()
-
-        return close
+        self.close()
 
 
 class RowPrinter:
@@ -196,10 +193,8 @@ class RowPrinter:
             self.out.close()
             self.out.open("else")
         with self._threads("parallel for", 1):
-            self.out.open(f"for (int64_t begin = 0; begin < {size}; begin += {SHARE})")
-            self.out.add(f"const int64_t end = begin + {SHARE} < {size} ? begin + {SHARE} : {size};")
-            self._runs(self.inner[0], "begin", "end", 0, loop, ())
-            self.out.close()
+            with self.out.blocks("begin", "end", "0", size, SHARE):
+                self._runs(self.inner[0], "begin", "end", 0, loop, ())
         if may_be_small:
             self.out.close()
 
@@ -318,10 +313,8 @@ class RowPrinter:
             last, size = self.inner[-1], self._size()
             run = self._run_length(k, loop)
             if accumulators and not (isinstance(last.size, int) and last.size <= run):
-                length = last.size if last.hint >= run else 0  # a row that is but a rest has no whole blocks
-                close = self.out.open_blocks("begin", "end", "0", size, run, length)
-                self._runs(last, "begin", "end", k, loop, accumulators)
-                close()
+                with self.out.blocks("begin", "end", "0", size, run, has_rest_apart(last, run)):
+                    self._runs(last, "begin", "end", k, loop, accumulators)
             else:
                 self._runs(last, "0", size, k, loop, accumulators)
         for _ in range(opened):
@@ -422,9 +415,8 @@ class RowPrinter:
             self.out.add(*(acc.declare_total() for acc in accumulators))
             self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
             run = self._run_length(k, loop)
-            close = self.out.open_blocks("begin", "end", f"chunk * {CHUNK}", "stop", run, axis.size)
-            self._runs(axis, "begin", "end", k, loop, accumulators)
-            close()
+            with self.out.blocks("begin", "end", f"chunk * {CHUNK}", "stop", run, has_rest_apart(axis, run)):
+                self._runs(axis, "begin", "end", k, loop, accumulators)
             self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
             self.out.close()
         if accumulators:
