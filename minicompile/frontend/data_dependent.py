@@ -138,7 +138,9 @@ def note_sizes(tr: Tracer, node: fx.Node, arguments: Any, result: Any) -> None:
     if fresh or _symbols(result) - _symbols(arguments):
         _check_place(tr)
         node.meta["is_data"] = True
-        fresh -= {symbol for symbol, part, dim in _places(node, result) if _has_size(tr, symbol, part, dim)}
+        for symbol, where, dim in _places(node, result):
+            _give_node(tr, symbol, where, dim)
+            fresh.discard(symbol)
         if fresh:
             raise Break(BreakKind.VALUE, f"{tr.name_of(node.target)}() needs a number that depends on data.")
     check_facts(tr)
@@ -166,7 +168,7 @@ def _places(node: fx.Node, result: Any) -> Iterator[tuple[Any, list[Any], int | 
                     yield number.node._expr, where, dim if dim < part.dim() else None
 
 
-def _has_size(tr: Tracer, symbol: Any, where: list[Any], dim: int | None) -> bool:
+def _give_node(tr: Tracer, symbol: Any, where: list[Any], dim: int | None) -> None:
     """Make the node of a size, if there is none. An offset needs none: nobody computes with it."""
     graph = tr.graph
     assert graph.shapes is not None
@@ -178,7 +180,6 @@ def _has_size(tr: Tracer, symbol: Any, where: list[Any], dim: int | None) -> boo
         made = graph._emit("call_function", torch.ops.aten.sym_size.int, (source, dim), {}, node.meta["origin"])
         made.meta.update(example_value=part.shape[dim], is_data=True)
         graph.sizes[symbol] = made
-    return True
 
 
 # ---- what was taken for granted ----

@@ -19,7 +19,7 @@ import torch
 from ..config import config
 from ..ir.graph import BufferView, Graph, GraphBuilder, InputView, Node
 from ..ir.ops import VIEWS
-from ..ir.symbols import is_static, same_dim, to_dim, to_dims
+from ..ir.symbols import is_size_of_input, is_static, same_dim, to_dim, to_dims
 from ..ir.types import SizeType, TensorType
 from ..torch_compat import symbol_hint
 from .decompose import decompose
@@ -191,7 +191,7 @@ class Converter(Emitter):
         one that depends on data."""
         if is_static(dim):
             return bool(dim < 0)
-        if not all(symbol.name.startswith("s") for symbol in dim.free_symbols):
+        if not all(map(is_size_of_input, dim.free_symbols)):
             raise NotConvertible("a number that depends on data, and may be negative")
         return bool(shape_env(self.trace.inputs).evaluate_expr(dim < 0))
 

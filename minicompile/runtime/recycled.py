@@ -58,14 +58,16 @@ class Recycler:
 
     def take(self, size: int) -> _Block | None:
         """A block of just so many bytes that is used by nobody; the caller gives it back by `put`."""
-        queue = self.blocks.get(size) if size <= config.kept_memory else None
-        for _ in range(len(queue or ())):
+        queue = self.blocks.get(size)
+        if queue is None or size > config.kept_memory:
+            return None
+        for _ in range(len(queue)):
             try:
-                block = queue.popleft()  # type: ignore[union-attr]
+                block = queue.popleft()
             except IndexError:  # other threads have them all in hand
                 return None
             if not block.is_unused():
-                queue.append(block)  # type: ignore[union-attr]
+                queue.append(block)
             elif block.is_as_made():  # asked of the unused alone: for the address a lazy clone is made a real one
                 return block
         return None

@@ -37,8 +37,7 @@ typedef struct {
 enum { RUN_ON_STACK = 96 }; /* addresses; runs that need more put them on the heap */
 
 /* What the file that includes this one defines: a kernel's type; how many buffers a kernel has, -1 for one that cannot be
-   a step; and how the steps are
-   run on tensors that lie at `addresses`, with room for the addresses of a step in `buffers`. */
+   a step; and how the steps are run on tensors that lie at `addresses`, with room for a step's addresses in `buffers`. */
 static PyTypeObject *const step_type;
 static Py_ssize_t buffers_of(PyObject *kernel);
 static PyObject *run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import timeit
 
 import pytest
@@ -13,6 +12,8 @@ from minicompile.errors import KernelError, MinicompileError
 from minicompile.runtime import launch
 from minicompile.runtime.compiler import compiler
 from minicompile.runtime.cpp_build import build_shared_object
+
+from .ticking import ticks_during
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
 
@@ -149,21 +150,8 @@ def test_what_cannot_be_loaded(load, tmp_path):
 
 
 def test_other_threads_run_meanwhile(load):
-    sleep, ticks, done = load("sleep", 0, 1), [], threading.Event()
-
-    def tick():
-        while not done.is_set():
-            ticks.append(1)
-            done.wait(0.001)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    before = len(ticks)
-    sleep(200_000)
-    during = len(ticks) - before
-    done.set()
-    thread.join(10)
-    assert during > 5
+    sleep = load("sleep", 0, 1)
+    assert ticks_during(lambda: sleep(200_000)) > 5
 
 
 def test_no_reference_leaks(load):

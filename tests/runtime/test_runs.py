@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -14,6 +13,8 @@ from minicompile.runtime import launch
 from minicompile.runtime.compiler import compiler
 from minicompile.runtime.cpp_build import build_shared_object
 from minicompile.runtime.runs import Run, StepByStep, load_run, run_type
+
+from .ticking import ticks_during
 
 pytestmark = pytest.mark.skipif(
     compiler() is None or not hasattr(launch._native, "Run"), reason="no C++ compiler, or the C launcher was not built"
@@ -82,21 +83,7 @@ def test_many_buffers(kernels: dict[str, Any]) -> None:
 
 def test_other_threads_run_meanwhile(kernels: dict[str, Any]) -> None:
     call = load_run(Run(("wait", "wait"), ((), ()), 0), kernels)
-    ticks, done = [], threading.Event()
-
-    def tick() -> None:
-        while not done.is_set():
-            ticks.append(1)
-            done.wait(0.001)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    before = len(ticks)
-    call()
-    during = len(ticks) - before
-    done.set()
-    thread.join(10)
-    assert during > 5
+    assert ticks_during(call) > 5
 
 
 def test_no_reference_leaks(kernels: dict[str, Any]) -> None:
