@@ -338,22 +338,22 @@ class Printer:
     # --- reductions ---------------------------------------------------------------------------------------------
 
     def _reduce(self, value: Value) -> None:
-        """Join the pieces if they are alike, then the lanes; else the lanes first."""
-        name, pieces = self._name(value), self.shape.pieces
-        combine = COMBINE[value.attrs["kind"]]
-        parts = []
-        for k, piece in enumerate(pieces):
+        """Join pieces that are alike, then the lanes, then what the different pieces gave."""
+        name, combine = self._name(value), COMBINE[value.attrs["kind"]]
+        alike: dict[int, str] = {}  # lanes → the name of what pieces of so many have given
+        for k, piece in enumerate(self.shape.pieces):
             self._enter(k, piece)
-            parts.append(f"{name}_in{self.suffix}")
-            self._line(f"{parts[-1]} = {self._inside(value)}")
+            part, inside = f"{name}_in{self.suffix}", self._inside(value)
+            before = alike.get(piece.lanes)
+            self._line(f"{part} = {inside if before is None else f'{combine}({before}, {inside})'}")
+            alike[piece.lanes] = part
         self.suffix = ""
-        if len({piece.lanes for piece in pieces}) > 1:
-            for part in parts:
-                self._finish(value, part, part)
-        joined = parts[0]
-        for part in parts[1:]:
+        for part in alike.values() if len(alike) > 1 else ():
+            self._finish(value, part, part)
+        joined, *rest = alike.values()
+        for part in rest:
             joined = f"{combine}({joined}, {part})"
-        if len({piece.lanes for piece in pieces}) > 1:
+        if len(alike) > 1:
             self._line(f"{name} = {joined}")
         else:
             self._finish(value, name, joined)

@@ -85,27 +85,33 @@ EXTREMES = {
     "a row with NaN": [1.0] * 899 + [math.nan], "starts with -inf": [-math.inf] * 500 + [3.0] * 400,
     "far apart": [-200.0] * 450 + [90.0] * 450,
 }
-KEPT = {"in registers": (1024, 0, 1), "partly read again": (512, 512, 1), "looped online": (0, 0, 10)}
-"""What of a long row is held, what is read again at most (small: the interpreter is slow); how often it is repeated."""
+KEPT = {
+    "in pieces that are alike": (1024, 1024, 0, 1), "in registers": (0, 1024, 0, 1),
+    "partly read again": (0, 512, 512, 1), "looped online": (0, 0, 0, 10),
+}  # fmt: skip
+"""What of a long row is held, alike or not, what is read again at most (small: the interpreter is slow); how often it
+is repeated."""
 
 
-def hold(patch: pytest.MonkeyPatch, held: int, again: int) -> None:
-    for name, value in {"PERSISTENT": 64, "HELD": held, "AGAIN": again, "HELD_WARPS": 4}.items():
+def hold(patch: pytest.MonkeyPatch, alike: int, held: int, again: int) -> None:
+    sizes = {"PERSISTENT": 64, "HELD": held, "AGAIN": again, "HELD_WARPS": 4}
+    for name, value in {**sizes, "ALIKE": ((alike // 2, 4, 128), (alike, 4, 256))}.items():
         patch.setattr(triton_shape, name, value)
 
 
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("name", EXTREMES)
 def test_softmax_of_long_rows_keeps_the_edges(name: str, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    held, again, times = KEPT[kept]
-    hold(monkeypatch, held, again)
+    *sizes, times = KEPT[kept]
+    hold(monkeypatch, *sizes)
     x = torch.tensor(EXTREMES[name]).repeat_interleave(times)[None].repeat(2, 1)
     check(lowered(lambda x: (x.log_softmax(1), x.softmax(1)), x), x)
 
 
+@pytest.mark.parametrize("alike", [0, 800])
 @pytest.mark.parametrize("n", [65, 256, 300, 513, 700, 785, 1000, 1024, 1025])
-def test_rows_that_one_processor_holds(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(monkeypatch, 512, 512)
+def test_rows_that_one_processor_holds(n: int, alike: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(monkeypatch, alike, 512, 512)
     x = torch.randn(2, n) + 3
     check(lowered(lambda x: x.softmax(1) * 1e2, x), x)
     check(lowered(lambda x: (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True), x), x)
@@ -158,7 +164,7 @@ def test_layer_norm_and_gelu() -> None:
 
 
 def test_long_rows_are_looped(monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(monkeypatch, 0, 0)
+    hold(monkeypatch, 0, 0, 0)
     b = B()
     x = b.input(3, 9000)
     check(b.finish(softmax(b, x), b.sum(x, 1), b.amin(x, 1)), torch.randn(3, 9000))

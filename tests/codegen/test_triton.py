@@ -40,7 +40,9 @@ def scorers() -> dict[str, Graph]:
     b = B()
     graphs["softmax in registers"] = b.finish(softmax(b, b.input(64, 32000)))
     b = B()
-    graphs["softmax partly read again"] = b.finish(softmax(b, b.input(64, 50257)))
+    graphs["softmax of 50257"] = b.finish(softmax(b, b.input(64, 50257)))
+    b = B()
+    graphs["softmax partly read again"] = b.finish(softmax(b, b.input(64, 60000)))
     b = B()
     graphs["looped softmax"] = b.finish(softmax(b, b.input(64, 128256)))
     b = B()
@@ -108,11 +110,30 @@ def test_rows_are_persistent_or_looped() -> None:
 
 def test_a_long_row_is_read_once_but_for_what_registers_cannot_hold() -> None:
     b = B()
-    (kernel,) = kernels(b.finish(softmax(b, b.input(8, 50257))))
+    (kernel,) = kernels(b.finish(softmax(b, b.input(8, 60000))))
     text = print_triton(kernel)
     assert [(p.start, p.lanes, p.masked, p.again) for p in text.shape.pieces] == [
-        (0, 32768, False, False), (32768, 8192, False, True), (40960, 8192, False, True), (49152, 2048, True, True)]
-    assert text.source.count("tl.load(") == 1 + 3 * 3
+        (0, 32768, False, False), (32768, 8192, False, True), (40960, 8192, False, True), (49152, 8192, False, True),
+        (57344, 4096, True, True)]
+    assert text.source.count("tl.load(") == 1 + 4 * 3
+
+
+@pytest.mark.parametrize(("n", "warps", "lanes"), [(9000, 16, 2048), (32000, 16, 4096), (50257, 8, 4096)])
+def test_a_long_row_is_held_in_pieces_that_are_joined_before_their_lanes(n: int, warps: int, lanes: int) -> None:
+    b = B()
+    (kernel,) = kernels(b.finish(softmax(b, b.input(8, n))))
+    text = print_triton(kernel)
+    assert {p.lanes for p in text.shape.pieces} == {lanes} and text.shape.num_warps == warps
+    assert [p.masked for p in text.shape.pieces] == [False] * (n // lanes) + [True]
+    assert text.source.count("tl.reduce(") == 2 and text.source.count("tl.load(") == len(text.shape.pieces)
+
+
+def test_fewer_elements_fit_where_more_of_each_is_kept() -> None:
+    """Here x and exp(x), both needed after the sum."""
+    b = B()
+    x = b.input(8, 50257)
+    (kernel,) = kernels(b.finish(b.mul(x, softmax(b, x))))
+    assert print_triton(kernel).shape.rereads
 
 
 def test_what_lies_on_the_cpu_is_computed_there() -> None:
