@@ -1,6 +1,6 @@
 """Numbers and sizes that depend on data, as part of a graph: `x[mask]`, `mask.nonzero()`, `lengths.max().item()`.
 
-In: operators whose result has a size that only the data tells, reads of integers from tensors, and which of both are to
+In: operators whose result has a size that only the data tells, reads of numbers from tensors, and which of both are to
 be captured. Out: nodes for them, and for each such number a symbol with a node of its own, so that what follows can
 compute with it as with any other size; nodes that check at run time what tracing took for granted about it.
 
@@ -12,6 +12,7 @@ not hold, nothing has been changed yet, and the frame runs in eager.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ class NeedsSymbols(Exception):
 
 @dataclass(frozen=True)
 class Capture:
-    """What becomes part of a graph: `scalars`, integers that are read from tensors; `sizes`, results of a size that
+    """What becomes part of a graph: `scalars`, numbers that are read from tensors; `sizes`, results of a size that
     depends on data."""
 
     scalars: bool = False
@@ -97,29 +98,50 @@ def condition(number: torch.SymBool) -> ConditionValue | None:
 def item(tr: Tracer, tensor: TensorValue) -> Value | None:
     """`tensor.item()` as a number of the graph; None where that is not to be captured."""
     graph, fake = tr.graph, tensor.fake
-    is_integer = not (fake.dtype.is_floating_point or fake.dtype.is_complex or fake.dtype is torch.bool)
-    if not graph.capture.scalars or not is_integer or any(type(n) is not int or n != 1 for n in fake.shape):
+    is_one = all(type(size) is int and size == 1 for size in fake.shape)
+    if not graph.capture.scalars or not becomes_number(fake) or not is_one:
         return None
     if graph.shapes is None:
         raise NeedsSymbols(data=True)
     number = graph._run(tr, "item", [fake], {})
     take_fresh_symbols(graph.shapes.env)
-    if not isinstance(number, torch.SymInt) or not data_symbols(number):
+    if not data_symbols(number):
         return None
-    return SymIntValue(number) if number.node._expr in graph.sizes else _read(tr, tensor, number)
+    node = graph.sizes.get(number.node._expr)
+    return _read(tr, tensor, number) if node is None else number_of(node, number)
 
 
-def _read(tr: Tracer, tensor: TensorValue, number: torch.SymInt) -> Value:
+def becomes_number(fake: torch.Tensor) -> bool:
+    """Whether what is read from the tensor can be a number of the graph: an int or a float."""
+    return not (fake.dtype.is_complex or fake.dtype is torch.bool or fake.is_quantized)
+
+
+def _read(tr: Tracer, tensor: TensorValue, number: torch.SymInt | torch.SymFloat) -> Value:
     graph = tr.graph
-    _check_place(tr)
+    check_place(tr)
     tr.changed()
     node = graph._emit("call_method", "item", (graph.local(tensor.node),), {}, tr.origin("item"))
+    return note_number(tr, node, number)
+
+
+def note_number(tr: Tracer, node: fx.Node, number: torch.SymInt | torch.SymFloat) -> Value:
+    """The value of a number that a node is now known to give. A float is taken to be finite."""
+    graph = tr.graph
     node.meta.update(example_value=number, is_data=True)
     graph.sizes[number.node._expr] = node
-    return SymIntValue(number)
+    if isinstance(number, torch.SymFloat):
+        state(tr, abs(number) <= sys.float_info.max)
+    return number_of(node, number)
 
 
-def _check_place(tr: Tracer) -> None:
+def number_of(node: fx.Node, number: torch.SymInt | torch.SymFloat) -> Value:
+    """The value of a symbol that depends on data."""
+    from .values.data_floats import DataFloatValue
+
+    return SymIntValue(number) if isinstance(number, torch.SymInt) else DataFloatValue(node, number)
+
+
+def check_place(tr: Tracer) -> None:
     """Raises Break where what fails later could not be undone, or would run twice."""
     if len(tr.graph.bodies) > 1:
         raise Break(BreakKind.VALUE, "A number that depends on data is needed in a function within the graph.")
@@ -136,7 +158,7 @@ def note_sizes(tr: Tracer, node: fx.Node, arguments: Any, result: Any) -> None:
     assert graph.shapes is not None
     fresh = set(take_fresh_symbols(graph.shapes.env))
     if fresh or _symbols(result) - _symbols(arguments):
-        _check_place(tr)
+        check_place(tr)
         node.meta["is_data"] = True
         for symbol, where, dim in _places(node, result):
             _give_node(tr, symbol, where, dim)
@@ -236,4 +258,7 @@ _RELATIONS: dict[str, Any] = {
 }  # fmt: skip
 _CONNECTIVES: dict[str, Any] = {"And": operator.and_, "Or": operator.or_, "Not": torch.sym_not}
 
-__all__ = ["Capture", "ConditionValue", "NeedsSymbols", "check_facts", "condition", "item", "note_sizes", "state"]
+__all__ = [
+    "Capture", "ConditionValue", "NeedsSymbols", "becomes_number", "check_facts", "check_place", "condition", "item",
+    "note_number", "note_sizes", "state",
+]  # fmt: skip

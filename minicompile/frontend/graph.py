@@ -35,6 +35,7 @@ from .values.base import NotConstant, Value
 from .values.computed import ComputedValue
 from .values.constant import ConstantValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SliceValue
+from .values.data_floats import DataFloatValue
 from .values.numpy_scalars import python_number
 from .values.subclasses import plain
 from .values.tensor import TensorValue
@@ -378,7 +379,7 @@ class GraphBuilder:
             function, rest = (getattr(args[0], target), args[1:]) if isinstance(target, str) else (target, args)
             form = symbolic_form(target, args, kwargs) if self.shapes is not None else None
             result = (form or function)(*rest, **kwargs)
-            if self.floats and _has_float_size(result):
+            if self.shapes is not None and _has_float_size(result):
                 raise unsupported_call(f"{tr.name_of(target)}()", "makes a size of a float")
             return result
         except (Break, UserError, NeedsSymbols):
@@ -466,6 +467,8 @@ class GraphBuilder:
             return number, number
         if isinstance(value, SymIntValue):
             return self.size_operand(tr, value.sym), value.sym
+        if isinstance(value, DataFloatValue):
+            return self.local(value.node), value.sym
         if isinstance(value, ComputedValue):
             is_plain = not isinstance(value.now, float) or value.source in self.fixed_floats
             if self.shapes is not None and not is_plain and math.isfinite(value.now):

@@ -25,6 +25,7 @@ from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
 from ..runtime import profiled
 from ..runtime.collector import paused
+from ..runtime.facts import FactMissed
 from ..timeline import Span, record
 from ..torch_compat import stops_recomputation, without_saved_tensor_hooks
 from . import hook
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 MAX_IDLE_CALLS = 16
 """How often a function that is called without a tensor in sight is looked at again before it runs in eager for good."""
+
+MAX_MISSED_FACTS = 3
+"""For how many calls in a row something about data may not be as taken for granted."""
 
 
 class Tail:
@@ -141,6 +145,7 @@ class Segment:
         self.open = OpenNumbers()
         self.lock = threading.RLock()
         self.is_exhausted = False
+        self.takes_data = True
         self.idle_calls = 0
         self.dispatch = dispatcher(self.entries, self.miss)
 
@@ -266,7 +271,24 @@ class Segment:
         has changed an input already."""
         if was_mutated or isinstance(error, VerificationError) or stops_recomputation(error):
             raise error
+        if isinstance(error, FactMissed):
+            self._note_missed(error)
         return self.eager(func, slots)
+
+    def _note_missed(self, error: FactMissed) -> None:
+        """Where facts about data do not hold call after call, what makes them is left between graphs from now on; but
+        not where the user wants one graph."""
+        if error.times < MAX_MISSED_FACTS or self.ctx.fullgraph:
+            return
+        with self.lock:
+            entry = next((e for e in self.entries if any(g.compiled is error.graph for g in e.graphs)), None)
+            if entry is None:  # another thread was here
+                return
+            self.takes_data = False
+            self.entries.discard(entry)
+            self.ctx.release(entry)
+        self.policy.renounce(self._call_text(), f"what was taken for granted about data, {error}, did not hold "
+                             f"{error.times} times in a row; what depends on data ends graphs here")  # fmt: skip
 
 
 class CompileContext:

@@ -88,7 +88,7 @@ class Attempt:
         dynamic = segment.ctx.dynamic
         may_be_symbolic = not static and dynamic is not False
         symbolic = may_be_symbolic and bool(dynamic or segment.open) or not static and segment.open.data
-        capture = Capture() if static else Capture.of(segment.ctx)
+        capture = Capture() if static or not segment.takes_data else Capture.of(segment.ctx)
         graph = GraphBuilder(bool(dynamic), segment.open, symbolic, may_be_marked=may_be_symbolic, capture=capture)
         self.tr = Tracer(graph, self.state)
         self.frame = root_frame(self.tr, segment, self.decoded, func, slots)

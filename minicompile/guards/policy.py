@@ -104,6 +104,11 @@ class RecompilePolicy:
             return Decision("compile", "; ".join(nearest))
         return self._refuse(nearest)
 
+    def renounce(self, call: str, reason: str) -> None:
+        """Record that an entry was given up, so that the next call compiles again."""
+        self.records.append(RecompileRecord(call, (reason,), True))
+        _log("%s", self.records[-1])
+
     def _refuse(self, nearest: tuple[str, ...]) -> Decision:
         """The reason is the warning's text: whoever may not run eagerly raises with it."""
         message = self._warning(nearest)

@@ -59,8 +59,8 @@ def to_dims(values: Any) -> tuple[Any, ...]:
 
 
 def is_float_symbol(name: str) -> bool:
-    """Whether a symbol's name stands for a Python float that enters the graph. (The prefix is torch's own.)"""
-    return name.startswith("zf")
+    """Whether a symbol stands for a Python float, from outside or read from a tensor. (The prefixes are torch's.)"""
+    return name.startswith(("zf", "zuf"))
 
 
 def is_size_of_input(dim: Any) -> bool:

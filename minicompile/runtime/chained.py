@@ -5,6 +5,7 @@ graph's inputs to its outputs."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from ..ir.symbols import dim_text, to_dim
 from ..lowering.errors import LoweringError
 from ..lowering.sections import Section, symbol_of
 from ..torch_compat import data_facts
+from .facts import FactMissed
 
 
 class ChainedGraph:
@@ -24,13 +26,15 @@ class ChainedGraph:
         gm: the captured graph.
         parts: the sections of it; `sections`: what was made of each.
         source: the generated Python of `call`.
+        misses: in how many calls in a row something about data was not as taken for granted.
     """
 
     def __init__(self, gm: fx.GraphModule, sections: Sequence[Section], compiled: Sequence[Any]) -> None:
         self.gm = gm
         self.parts = list(sections)
         self.sections = list(compiled)
-        self.source, self.call = _write_call(gm, sections, compiled)
+        self.misses = 0
+        self.source, self.call = _write_call(self, sections, compiled)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.call(*args)
@@ -93,19 +97,17 @@ class PlainSection:
         return "\n".join(f"as captured: {name}" for name in self.externs)
 
 
-class FactMissed(RuntimeError):
-    """A number that depends on data is not what the program was compiled for: it runs in eager."""
-
-
 def _write_call(
-    gm: fx.GraphModule, sections: Sequence[Section], compiled: Sequence[Any]
+    graph: ChainedGraph, sections: Sequence[Section], compiled: Sequence[Any]
 ) -> tuple[str, Callable[..., tuple[Any, ...]]]:
     from ..codegen.wrapper_text import compile_wrapper
 
+    gm = graph.gm
     names = {node: _name(node, f"a{i}") for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
     facts = _facts(gm)
     constants: dict[str, Any] = {f"section_{number}": run for number, run in enumerate(compiled)}
-    constants.update(FactMissed=FactMissed, math=math)
+    constants.update(FactMissed=functools.partial(FactMissed, graph), graph=graph, math=math)
+    has_facts = bool(facts)
     lines = [f"def call({', '.join(names.values())}):"]
     for number, section in enumerate(sections):
         given = ", ".join(names[node] for node in section.inputs)
@@ -115,6 +117,8 @@ def _write_call(
         lines += [f"    {line}" for line in _checks(facts, set(names.values()))]
     if facts:
         raise LoweringError(f"{facts[0]} would have to be checked, and nothing tells its numbers")
+    if has_facts:
+        lines.append("    graph.misses = 0")
     (output,) = gm.graph.find_nodes(op="output")
     lines.append(f"    return ({''.join(f'{_text(item, names, constants)}, ' for item in output.args[0])})")
     source = "\n".join(lines) + "\n"

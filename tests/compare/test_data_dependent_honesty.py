@@ -80,7 +80,8 @@ def outcome(fn, args):
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_never_wrong(name):
+def test_never_wrong(name, monkeypatch):
+    monkeypatch.setattr("minicompile.frontend.segments.MAX_MISSED_FACTS", len(COUNTS) + 1)
     fn = TRAPS[name]
     compiled = minicompile.compile(fn)
     for count in COUNTS:
@@ -102,7 +103,6 @@ BREAKS = {
     "text": (lambda x, m, n: (x * 2, f"{n.item()} of them"), "number that depends on data"),
     "rows one by one": (lambda x, m, n: [row * 2 for row in x[m]], "number that depends on data"),
     "chunks": (lambda x, m, n: [part * 2 for part in x[m].chunk(2)], "has to know a size"),
-    "float": (lambda x, m, n: x * x.sum().item(), "reads the numbers"),
     "bool": (lambda x, m, n: x * m.any().item(), "reads the numbers"),
     "after a change": (lambda x, m, n: (x.add_(1), x[m] * 2)[1], "after a tensor from outside was changed"),
     "in a transform": (lambda x, m, n: torch.func.vmap(lambda r: r * n.item())(x), "within the graph"),
@@ -135,6 +135,36 @@ def test_the_facts_are_checked_before_anything_else(failures):  # noqa: F811
     with pytest.raises(RuntimeError, match="1 are too few"):
         compiled(*data(1))
     assert len(failures) == 1 and len(seen) == 2
+
+
+HABITS = {
+    "number": (lambda x, m, n: x[m].squeeze(0) * 3, (2, 1, 1, 1, 1, 2, 1)),
+    "size": (lambda x, m, n: (x.new_ones(n.item()) + x[:5, 0]) * 2, (5, 1, 1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_facts_that_never_hold_are_given_up(name, failures):  # noqa: F811
+    """Call after call in eager would be slower than a break: compiled again, with one, and a record that says why."""
+    fn, counts = HABITS[name]
+    compiled = minicompile.compile(fn)
+    for count in counts:
+        assert_equals(compiled(*data(count)), fn(*data(count)))
+    assert len(failures) == 3 and compiled.breaks
+    (record,) = [record for record in compiled.recompiles if "3 times in a row" in str(record)]
+    assert "taken for granted about data" in str(record)
+
+
+def test_facts_that_hold_now_and_then_are_kept(failures):  # noqa: F811
+    fn = HABITS["number"][0]
+    compiled = minicompile.compile(fn)
+    for count in (2, 1, 1, 2, 1, 1, 3, 1, 2):
+        assert_equals(compiled(*data(count)), fn(*data(count)))
+    assert len(failures) == 5 and not compiled.breaks and not compiled.recompiles
+    whole = minicompile.compile(fn, fullgraph=True)
+    for count in (2, 1, 1, 1, 1, 1):
+        assert_equals(whole(*data(count)), fn(*data(count)))
+    assert len(failures) == 10 and not whole.breaks
 
 
 def test_options():

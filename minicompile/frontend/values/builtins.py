@@ -23,6 +23,7 @@ from .base import Kwargs, NotConstant, Value, fail
 from .callables import RULES, Rule, class_object, rule
 from .computed import call_computed
 from .constant import ConstantValue, SymIntValue, specialized
+from .data_floats import call_data_float
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ZipValue
 from .objects import ObjectValue
 
@@ -318,13 +319,14 @@ def _bool(tr: Tracer, value: Value | None = None) -> Value:
 def _int(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 1 and not kwargs and isinstance(args[0].realize(tr), SymIntValue):
         return args[0].realize(tr)
-    found = call_computed(tr, int, list(args)) if not kwargs else None
+    found = call_data_float(tr, int, list(args)) or call_computed(tr, int, list(args)) if not kwargs else None
     return found or _number(tr, int, args, kwargs)
 
 
 @rule(float)
 def _float(tr: Tracer, *args: Value) -> Value:
-    return call_computed(tr, float, list(args)) or _number(tr, float, args, {})
+    found = call_data_float(tr, float, list(args)) or call_computed(tr, float, list(args))
+    return found or _number(tr, float, args, {})
 
 
 @rule(complex)
@@ -338,7 +340,7 @@ def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> 
     for arg in args:
         value = arg.realize(tr)
         if isinstance(value, TensorValue):
-            number = read_number(tr, value, "item") if kind is int else None
+            number = read_number(tr, value, f"__{kind.__name__}__") if len(args) == 1 and not kwargs else None
             if number is not None:
                 return number
             raise Break(BreakKind.VALUE, f"{kind.__name__}() reads the numbers of {value.describe()}.")
@@ -392,7 +394,8 @@ def _extreme(name: str, op: Any) -> Rule:
         for index in range(1, len(values)):
             is_better = binary(tr, op, keys[index], keys[best])
             if isinstance(is_better, ConditionValue) and measure is None:
-                return _extreme_of_data(tr, torch.sym_max if op is operator.gt else torch.sym_min, values)
+                of_floats = call_data_float(tr, max if op is operator.gt else min, values)
+                return of_floats or _extreme_of_data(tr, torch.sym_max if op is operator.gt else torch.sym_min, values)
             if is_better.truth(tr):
                 best = index
         return values[best]
@@ -429,7 +432,7 @@ def _abs(tr: Tracer, value: Value) -> Value:
         return tr.torch_call(operator.abs, [value], {})
     if isinstance(value, SymIntValue):
         return tr.number(abs(value.sym))
-    return call_computed(tr, abs, [value]) or tr.fold(abs, value)
+    return call_data_float(tr, abs, [value]) or call_computed(tr, abs, [value]) or tr.fold(abs, value)
 
 
 @rule(pow)

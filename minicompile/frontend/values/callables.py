@@ -22,6 +22,7 @@ from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .computed import call_computed
 from .constant import ConstantValue
+from .data_floats import call_data_float
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -141,7 +142,8 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if is_pure(fn):
         if getattr(fn, "__name__", "") in _READS_ALL:
             args = [_read(tr, arg.realize(tr)) for arg in args]
-        computed = call_computed(tr, fn, args) or call_text(tr, fn, args) if not kwargs else None
+        rules = (call_data_float, call_computed, call_text)
+        computed = next(filter(None, (rule(tr, fn, args) for rule in rules)), None) if not kwargs else None
         if computed is not None:
             return computed
         try:

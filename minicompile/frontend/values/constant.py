@@ -124,7 +124,10 @@ class SymIntValue(OpenValue):
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
         if op in _FRACTIONS or isinstance(getattr(other, "value", None), float):
             from .computed import arithmetic
+            from .data_floats import data_arithmetic
 
+            if self.sym.node.hint is None:
+                return data_arithmetic(tr, op, *((other, self) if swapped else (self, other)))
             return arithmetic(tr, op, other, self) if swapped else arithmetic(tr, op, self, other)
         number = other.sym if isinstance(other, SymIntValue) else other.const(tr) if _is_number(other) else None
         if number is None:

@@ -244,9 +244,20 @@ def read_number(tr: Tracer, owner: TensorValue, name: str) -> Value | None:
     """What `item` and the like give, where that is captured as a number of the graph."""
     from ..data_dependent import item
 
-    if name in ("item", "__int__", "__index__"):
+    if name == "item" or (name == "__index__" and not owner.fake.dtype.is_floating_point):
         return item(tr, owner)
+    if name in ("__int__", "__float__"):
+        number = item(tr, owner)
+        return number if number is None else _converted(tr, {"__int__": int, "__float__": float}[name], number)
     return _listed(tr, owner) if name == "tolist" and tr.graph.capture.scalars else None
+
+
+def _converted(tr: Tracer, kind: type, number: Value) -> Value:
+    from .builtins import RULES
+
+    result = RULES[kind](tr, number)
+    assert result is not None
+    return result
 
 
 _LISTED = 64
@@ -255,14 +266,14 @@ _LISTED = 64
 
 def _listed(tr: Tracer, owner: TensorValue) -> Value | None:
     """`owner.tolist()`."""
-    from ..data_dependent import item
+    from ..data_dependent import becomes_number, item
 
     sizes = owner.fake.shape
     if not sizes:
         return item(tr, owner)
     if any(type(size) is not int for size in sizes) or owner.fake.numel() > _LISTED:
         return None
-    if owner.fake.dtype.is_floating_point or owner.fake.dtype.is_complex or owner.fake.dtype is torch.bool:
+    if not becomes_number(owner.fake):
         return None
     rows = [tr.torch_call("select", [owner, ConstantValue(0), ConstantValue(i)], {}) for i in range(sizes[0])]
     items = [_listed(tr, row) for row in rows if isinstance(row, TensorValue)]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from .base import Kwargs, Value
-from .computed import ComputedValue, computed
-from .constant import ConstantValue, OpenValue
+from .computed import computed
+from .constant import ConstantValue, OpenValue, SymIntValue
 from .containers import SequenceValue
+from .data_floats import call_data_float
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -56,6 +57,6 @@ def _made(tr: Tracer, data: Value, dtype: torch.dtype, options: Kwargs) -> Value
     if isinstance(data, SequenceValue):
         rows: list[Value] = [_made(tr, item.realize(tr), dtype, options) for item in data.elements]
         return tr.torch_call(torch.stack, [SequenceValue(list, rows)], {})
-    if dtype.is_floating_point and isinstance(data, OpenValue) and not isinstance(data, ComputedValue):
-        data = computed(tr, float, "float({0})", [data])  # as Python rounds it
+    if dtype.is_floating_point and isinstance(data, SymIntValue):  # as Python rounds it
+        data = call_data_float(tr, float, [data]) or computed(tr, float, "float({0})", [data])
     return tr.torch_call(torch.full, [SequenceValue(tuple, []), data], options)
