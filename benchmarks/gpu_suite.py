@@ -78,6 +78,30 @@ def _cross_entropy() -> Made:
     return suite.cross_entropy, (logits, torch.randint(32000, (4096,), device="cuda"))
 
 
+def _sums_by_index(fn: Callable[..., Any], rows: int) -> Callable[[], Made]:
+    """A million rows of 64, each added to a random one."""
+
+    def make() -> Made:
+        index = torch.randint(rows, (1 << 20,), device="cuda")
+        return fn, (torch.randn(rows, 64, device="cuda"), index, torch.randn(1 << 20, 64, device="cuda"))
+
+    return make
+
+
+def _scatter_add(x: Tensor, index: Tensor, rows: Tensor) -> Tensor:
+    return x.scatter_add(0, index[:, None].expand(-1, 64), rows)
+
+
+def _embedding_backward(dtype: torch.dtype) -> Callable[[], Made]:
+    """GPT-2's: 4096 tokens of 50257."""
+
+    def make() -> Made:
+        grad, ids = torch.randn(4096, 768, device="cuda", dtype=dtype), torch.randint(50257, (4096,), device="cuda")
+        return lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 50257, -1, False), (grad, ids)
+
+    return make
+
+
 def _rotary() -> Made:
     angles = torch.outer(torch.arange(2048.0), 10000 ** (-torch.arange(0, 64, 2) / 64)).repeat(1, 2)
     return suite.rotary, (torch.randn(16, 16, 2048, 64, device="cuda"), angles.cos().cuda(), angles.sin().cuda())
@@ -137,6 +161,11 @@ SUITE = (
     _on_gpu("embedding+add+layer_norm"),
     _on_gpu("cat of 8, relu"),
     _on_gpu("adam 20 tensors"),
+    GpuRow("index_add of 1M rows", _sums_by_index(lambda x, i, rows: x.index_add(0, i, rows), 1 << 20)),
+    GpuRow("index_add of 1M rows to 1000", _sums_by_index(lambda x, i, rows: x.index_add(0, i, rows), 1000)),
+    GpuRow("scatter_add of 1M rows", _sums_by_index(_scatter_add, 1 << 20)),
+    GpuRow("embedding backward", _embedding_backward(torch.float32)),
+    GpuRow("embedding backward bf16", _embedding_backward(torch.bfloat16)),
     _tuned("linear+gelu 4096·768·3072", _linear_gelu, (4096, 768), (3072, 768), (3072,)),
     _tuned("linear+residual 4096·3072·768", _linear_residual, (4096, 3072), (768, 3072), (768,), (4096, 768)),
     _tuned("gated 4096·768·2048", _gated, (4096, 768), (2048, 768), (2048, 768), (768, 2048)),

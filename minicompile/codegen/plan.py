@@ -18,6 +18,7 @@ import torch
 from ..config import config
 from ..ir.graph import Graph
 from ..timeline import stage
+from .atomics import use_atomics
 from .batches import batch
 from .compiled import FusionDecision
 from .fusion import Unit, fuse
@@ -63,7 +64,7 @@ def plan_kernels(
     """
     options = {"exact_rounding": config.exact_rounding or config.exact, "tune": False, **(options or {})}
     with stage("fusion", seconds):
-        graph, views = prepare(pad_products(split_reductions(graph)) if language == "triton" else graph), Views()
+        graph, views = prepare(_for_gpu(graph) if language == "triton" else graph), Views()
         plan = fuse(graph, views)
     with stage("kernels", seconds):
         lowered = lower_units(plan.units, graph, bool(options["exact_rounding"]))
@@ -74,6 +75,10 @@ def plan_kernels(
             plan, lowered = choose_products(plan, lowered, graph, views, device)
         batched = batch(plan, lowered, AT_MOST_BUFFERS[language])
     return Planned(graph, views, batched.units, batched.lowered, [*plan.decisions, *batched.decisions])
+
+
+def _for_gpu(graph: Graph) -> Graph:
+    return use_atomics(pad_products(split_reductions(graph)))
 
 
 def lower_units(units: list[Unit], graph: Graph, exact: bool = False) -> dict[Unit, Lowered]:
