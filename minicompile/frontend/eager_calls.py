@@ -1,4 +1,4 @@
-"""Calls of torch that a graph must not hold, for what they say about memory or gradients.
+"""Calls of torch that a graph must not hold, for what they say about memory or gradients, or for what they make.
 
 In: a call, its operands and results as fake tensors. Out: whether it is one of them; it is made for real then.
 """
@@ -24,3 +24,11 @@ def is_new_leaf(value: Any, operands: list[torch.Tensor], kwargs: dict[str, Any]
     if not isinstance(value, torch.Tensor) or not value.requires_grad or not value.is_leaf:
         return False
     return kwargs.get("requires_grad") is True or not any(operand.requires_grad for operand in operands)
+
+
+def makes_no_plain_tensor(target: Any, results: list[Any]) -> bool:
+    """Whether a call makes a sparse or a quantised tensor. (The fake one of the latter is a plain tensor.)"""
+    if target in (torch.quantize_per_tensor, torch.ops.aten.quantize_per_tensor):
+        return True
+    tensors = (result for result in results if isinstance(result, torch.Tensor))
+    return any(tensor.layout is not torch.strided or tensor.is_quantized for tensor in tensors)

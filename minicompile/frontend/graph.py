@@ -27,7 +27,7 @@ from ..torch_compat import depends_on_data
 from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
-from .eager_calls import is_new_leaf, says_where
+from .eager_calls import is_new_leaf, makes_no_plain_tensor, says_where
 from .shared_elements import reads_what_it_writes, same_memory, writes_shared_elements
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
@@ -143,8 +143,9 @@ class GraphBuilder:
 
     def _fakify(self, tr: Tracer, tensor: torch.Tensor, source: Source, dims: tuple[int, ...]) -> torch.Tensor:
         if not dims or self.shapes is None:
+            fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
             tr.guard(TensorGuard.of(source, tensor))
-            return self.fake_mode.from_tensor(tensor, static_shapes=True)
+            return fake
         fake = self.shapes.fakify(tensor, source, self.fake_mode, dims)
         for number in (*fake.shape, *fake.stride(), fake.storage_offset()):
             self._note_symbol(number)
@@ -336,6 +337,8 @@ class GraphBuilder:
             return self._plain_result(tr, target, result)
         if any(is_new_leaf(leaf, tensors, fake_kwargs) for leaf in leaves_of(result)):
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a tensor of which gradients are wanted")
+        if makes_no_plain_tensor(target, leaves_of(result)):
+            raise unsupported_call(f"{tr.name_of(target)}()", "makes a sparse or quantised tensor")
         tr.changed()
         op = "call_method" if isinstance(target, str) else "call_function"
         node_kwargs = {key: node for key, (node, _) in named.items()}

@@ -6,6 +6,7 @@ In and out: values on the frame's stack.
 from __future__ import annotations
 
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..guards.kinds import GlobalAbsentGuard
@@ -25,6 +26,7 @@ from .values.containers import (
     set_of,
 )
 from .values.functions import CellValue
+from .values.generators import GeneratorValue
 from .values.subclasses import mapping_pairs
 from .values.tensor import TensorValue
 from .versions import NULL_FIRST
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
 
 @opcode("POP_TOP", "END_FOR_POP")
 def _pop_top(tr: Tracer, frame: Frame, arg: Any) -> None:
-    frame.pop_raw()
+    value = frame.pop_raw()
+    # Known to refer to it: `tr.generators`, `value`, getrefcount's argument, the tracer's copy of the root's stack.
+    if isinstance(value, GeneratorValue) and sys.getrefcount(value) <= 3 + (frame.parent is None):
+        value.die(tr)
 
 
 @opcode("END_FOR")

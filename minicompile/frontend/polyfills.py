@@ -192,6 +192,13 @@ def groupby(iterable: Any, key: Any = None) -> Any:
                 pass
 
 
+def count_elements(mapping, iterable):
+    """What `collections.Counter` counts with."""
+    get = mapping.get
+    for element in iterable:
+        mapping[element] = get(element, 0) + 1
+
+
 def bound_dispatch(self, obj, cls=None):
     """`functools.singledispatchmethod.__get__` of Python 3.13, without its cache of methods by weak references."""
     dispatch = self.dispatcher.dispatch

@@ -27,7 +27,7 @@ _TORCH_INLINED = (
     "nn/utils/parametrize.py", "nn/utils/spectral_norm.py", "nn/utils/weight_norm.py", "nn/utils/parametrizations.py",
     "backends/", "testing/_internal/", "masked/", "signal/", "_lowrank.py", "_linalg_utils.py", "nn/utils/clip_grad.py",
     "utils/_foreach_utils.py", "nn/utils/stateless.py", "nn/utils/_named_member_accessor.py",
-    "_functorch/functional_call.py",
+    "_functorch/functional_call.py", "amp/autocast_mode.py",
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py", "nn/modules/_functions.py")

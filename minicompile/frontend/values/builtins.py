@@ -238,6 +238,18 @@ def each(tr: Tracer, iterable: Value) -> Iterator[Value]:
         yield item.realize(tr)
 
 
+def _in_any_order(tr: Tracer, iterable: Value, key: Value | None) -> Iterator[Value] | list[Value]:
+    """The elements of an iterable for what compares them with each other; of a set of ints or of texts, which are all
+    different, in some order."""
+    from .containers import SetValue
+
+    value = iterable.realize(tr)
+    is_by_itself = key is None or (isinstance(key.realize(tr), ConstantValue))
+    if isinstance(value, SetValue) and is_by_itself and {type(item) for item in value.entries} in ({int}, {str}):
+        return list(value.entries.values())
+    return each(tr, iterable)
+
+
 @rule(list)
 def _list(tr: Tracer, iterable: Value | None = None) -> Value:
     from .containers import SequenceValue
@@ -383,7 +395,7 @@ def _extreme(name: str, op: Any) -> Rule:
 
         measure = key.realize(tr) if key is not None and not isinstance(key.realize(tr), ConstantValue) else None
         values, keys = [], []
-        for value in each(tr, args[0]) if len(args) == 1 else [arg.realize(tr) for arg in args]:
+        for value in _in_any_order(tr, args[0], key) if len(args) == 1 else [arg.realize(tr) for arg in args]:
             values.append(value)
             keys.append(measure.call(tr, [value], {}).realize(tr) if measure is not None else value)
         if not values:
@@ -420,7 +432,7 @@ def _sorted(tr: Tracer, iterable: Value, *, key: Value | None = None, reverse: V
     from ..operators import sorted_values
     from .containers import SequenceValue
 
-    return SequenceValue(list, sorted_values(tr, _all(tr, iterable), key, reverse))
+    return SequenceValue(list, sorted_values(tr, list(_in_any_order(tr, iterable, key)), key, reverse))
 
 
 @rule(abs, operator.abs)

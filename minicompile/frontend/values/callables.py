@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,8 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         return bound.call(tr, args[1:], kwargs)
     if is_torch_function(fn):
         return call_torch(tr, fn, args, kwargs)
+    if isinstance(fn, types.BuiltinMethodType) and fn.__name__ == "fromkeys" and fn.__self__ in (dict, OrderedDict):
+        return _call_rule(tr, fn, functools.partial(_from_keys, kind=fn.__self__), args, kwargs)
     if is_pure(fn):
         if getattr(fn, "__name__", "") in _READS_ALL:
             args = [_read(tr, arg.realize(tr)) for arg in args]
@@ -168,7 +171,7 @@ def _bound_to_container(tr: Tracer, fn: Any, args: Args) -> Value | None:
     return None
 
 
-_READS_ALL = frozenset({"join", "prod", "fsum", "fromkeys"})
+_READS_ALL = frozenset({"join", "prod", "fsum"})
 """Pure functions that read an iterable to its end before they do anything."""
 
 
@@ -179,6 +182,16 @@ def _read(tr: Tracer, value: Value) -> Value:
     from .iterators import Iterator
 
     return SequenceValue(list, value.items(tr)) if isinstance(value, (GeneratorValue, Iterator)) else value
+
+
+def _from_keys(tr: Tracer, keys: Value, item: Value | None = None, /, *, kind: type) -> Value:
+    """`dict.fromkeys(keys, item)`."""
+    from .containers import DictValue
+
+    result = DictValue(kind, {})
+    for key in keys.realize(tr).items(tr):
+        result.store(tr, key.realize(tr), item if item is not None else ConstantValue(None))
+    return result
 
 
 def _constant_result(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:

@@ -22,7 +22,7 @@ from .constant import FOREIGN, ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
 from .objects import MISSING as _MISSING
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue, python_descriptor, static_lookup
 from .subclasses import IMMUTABLE, SubclassValue, initialise_natively, native_base, new_subclass_object
 
 if TYPE_CHECKING:
@@ -71,8 +71,9 @@ class ClassValue(Value):
             return MethodValue(Lazy(raw.__func__, AttrSource(source, "__func__")), self)
         if isinstance(meta, types.FunctionType) and raw is _MISSING:
             return MethodValue(tr.wrap(meta, AttrSource(tr.anchor(type(self.cls)), name)), self)
-        if raw is not _MISSING and isinstance(static_lookup(type(raw), "__get__"), types.FunctionType):
-            raise self.cannot(f"reading attribute {name!r}, a {type(raw).__name__},")
+        binds = python_descriptor(tr, self.cls, name, raw, "__get__") if raw is not _MISSING else None
+        if binds is not None:
+            return binds.call(tr, [ConstantValue(None), self], {})
         if not hasattr(self.cls, name):
             fail(AttributeError(f"type object '{self.cls.__name__}' has no attribute '{name}'"), is_exact=True)
         found = getattr(self.cls, name)

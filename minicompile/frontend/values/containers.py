@@ -515,6 +515,9 @@ def make_set(tr: Tracer, kind: type, items: Iterable[Value], real: Any = None) -
 
 def set_of(tr: Tracer, kind: type, value: Value | None) -> SetValue:
     """`set(value)`, `frozenset(value)`."""
+    value = value.realize(tr) if value is not None else None
+    if isinstance(value, SetValue) and value.real is None:
+        return SetValue(kind, dict(value.entries), None, None)
     result = make_set(tr, kind, elements_of(tr, value) if value is not None else [])
     operand = set_operand(value, result.entries) if value is not None else []
     if operand is not None and all(map(_hashes_alike, result.entries)):

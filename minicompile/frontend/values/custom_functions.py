@@ -18,7 +18,7 @@ from ... import body_calls
 from ...guards import kinds
 from ..breaks import Restart, unsupported, unsupported_call
 from ..skip import is_torch_file
-from ..sources import AttrSource, FunctionDefaultSource
+from ..sources import AttrSource, FunctionClosureSource, FunctionDefaultSource, Source
 from .base import Args, Value, fail
 from .callables import rule
 from .checkpointing import reachable
@@ -45,8 +45,9 @@ _STATE = (kinds.ConstantGuard, kinds.LengthGuard, kinds.KeysGuard, kinds.KeyPres
 class ContextValue(Value):
     """The `ctx` of forward and backward."""
 
-    def __init__(self, what: str, step: int, needs: list[bool], around: set[int]) -> None:
+    def __init__(self, what: str, cls: type, step: int, needs: list[bool], around: set[int]) -> None:
         self.what = what
+        self.cls = cls
         self.around = around
         """The ids of the values that the rest of the program can get hold of."""
         self.step = step
@@ -54,6 +55,10 @@ class ContextValue(Value):
         self.saved: list[Value] = []
         self.constant: list[Value] = []
         self.attributes: dict[str, Value] = {}
+        self.fills_gradients = True
+
+    def python_type(self) -> type:
+        return self.cls
 
     def describe(self) -> str:
         return f"the context of {self.what}"
@@ -119,8 +124,9 @@ def _mark_constant(owner: ContextValue, values: list[Value]) -> None:
 
 
 def _fill_missing(owner: ContextValue, values: list[Value]) -> None:
-    if not (len(values) == 1 and isinstance(values[0], ConstantValue) and values[0].value is True):
-        raise owner.cannot("leaving gradients out")
+    if len(values) != 1 or not isinstance(values[0], ConstantValue):
+        raise owner.cannot("calling set_materialize_grads() in this form")
+    owner.fills_gradients = bool(values[0].value)
 
 
 _METHODS: dict[str, Any] = {
@@ -129,6 +135,8 @@ _METHODS: dict[str, Any] = {
     "set_materialize_grads": _fill_missing,
 }
 
+
+_ONCE = torch.autograd.function.once_differentiable(lambda: None).__code__
 
 # ---- calls ----
 
@@ -143,7 +151,8 @@ def _apply(tr: Tracer, cls: Value, *args: Value) -> Value:
         raise unsupported_call(what, "stands inside a transform of torch.func, which has rules of its own for it")
     values = [arg.realize(tr) for arg in args]
     needs = [isinstance(value, TensorValue) and value.fake.requires_grad for value in values]
-    ctx = ContextValue(what, tr.root_step, needs, set(map(id, reachable(values))))
+    kind: Any = owner.cls
+    ctx = ContextValue(what, kind._backward_cls, tr.root_step, needs, set(map(id, reachable(values))))
     call = _Call(tr, owner, what, ctx, values)
     return call.with_gradients() if torch.is_grad_enabled() and any(needs) else call.plain()
 
@@ -163,9 +172,9 @@ class _Call:
         raw = static_lookup(self.cls.cls, name)
         if not isinstance(raw, staticmethod) or not isinstance(raw.__func__, types.FunctionType):
             raise unsupported_call(self.what, f"has a {name}() that is not a static method")
-        value = self.tr.wrap(raw.__func__, AttrSource(self.tr.anchor(self.cls.cls), name))
+        value = self.tr.wrap(raw.__func__, self._source(name))
         inner = getattr(raw.__func__, "__wrapped__", None)
-        if inner is not None and is_torch_file(raw.__func__.__code__.co_filename):
+        if inner is not None and raw.__func__.__code__ is _ONCE:
             return self.tr.wrap(inner, self.tr.anchor(inner))
         return value
 
@@ -228,6 +237,8 @@ class _Call:
             outputs = [graph.local(tensor.node) for tensor in tensors]
         if not tensors or len({id(tensor) for tensor in tensors}) < len(tensors):
             raise unsupported_call(self.what, "returns no tensor, or one twice")
+        if not self.ctx.fills_gradients and len(tensors) > 1:  # that of a single result is there whenever backward runs
+            raise unsupported_call(self.what, "leaves gradients out")
         backward = self._trace_backward(forward, parts)
         inside = [forward.lifted.get(node, node) for node in backward.body.lifted]
         kept = list(dict.fromkeys(node for node in inside if node.graph is forward.graph))
@@ -257,12 +268,22 @@ class _Call:
             result = self._static("backward").call(tr, [self.ctx, *cotangents], {}).realize(tr)
             if len(tr.journal) != effects:
                 raise unsupported_call(self.what, "has a backward() that changes objects of the program")
-            if any(map(_reads_state, set(tr.guards) - guards)):
+            found_guards = set(tr.guards) - guards
+            if any(_reads_state(guard) and not all(map(self._is_torchs, guard.sources())) for guard in found_guards):
                 raise unsupported_call(self.what, "has a backward() that reads what may change until it runs")
             found = self._results(result)
             places = self._places(found)
             outputs = [graph.local(value.node) for value in found if isinstance(value, TensorValue)]
         return _Backward(body, outputs, places)
+
+    def _is_torchs(self, source: Source) -> bool:
+        """Whether it is read from what a wrapper of torch's around backward, such as `custom_bwd`, keeps to itself."""
+        backward = getattr(static_lookup(self.cls.cls, "backward"), "__func__", None)
+        of_wrapper = isinstance(source, FunctionClosureSource) and source.base == self._source("backward")
+        return of_wrapper and is_torch_file(backward.__code__.co_filename)  # type: ignore[union-attr]
+
+    def _source(self, name: str) -> Source:
+        return AttrSource(self.tr.anchor(self.cls.cls), name)
 
     def _places(self, found: list[Value]) -> list[int | None]:
         """For each tensor among the arguments, which of the tensors in `found` is its gradient."""

@@ -4,8 +4,10 @@ In: a call of a generator function, or a generator expression. Out: elements, wi
 consumer's graph. A frame is plain data, so suspending one is just to stop running it.
 
 A generator that has not started can be rebuilt at a graph break, by calling its function again. One that has started
-cannot: the trace then begins again, with the graph broken where the generator was made, so that it is a real one. A
-frame that leaves one behind in the middle of a `try` runs in eager: only there is it closed at the moment when it dies.
+cannot: the trace then begins again, with the graph broken where the generator was made, so that it is a real one.
+
+One that is left in the middle of a `try` is closed at the moment when it dies. Where a loop is left and nothing else
+refers to its generator, that is now; a frame that leaves one behind in any other way runs in eager.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, NoReturn
 
-from ..breaks import Restart, UserError, unsupported
+from ..breaks import Restart, SkipFrame, UserError, unsupported
 from .base import Args, Kwargs, Value, fail
 from .constant import ConstantValue
 from .containers import Method, method_of
@@ -127,6 +129,14 @@ class GeneratorValue(Value):
             return
         if item is not None:
             fail(RuntimeError("generator ignored GeneratorExit"), is_exact=True)
+
+    def die(self, tr: Tracer) -> None:
+        """The program has let go of it, so that it is closed where that runs code."""
+        if self.is_left_in_try():
+            try:
+                self.close(tr)
+            except UserError:  # which Python reports and ignores
+                raise SkipFrame(f"{self.describe()} raises when it dies") from None
 
     def _require_idle(self) -> None:
         if self.is_running:

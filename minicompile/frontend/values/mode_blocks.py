@@ -15,6 +15,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..breaks import Restart, UserError, unsupported, unsupported_call
+from ..sources import AttrSource
 from .base import Args, Kwargs, Value
 from .callables import rule
 from .constant import ConstantValue
@@ -22,6 +23,7 @@ from .contexts import DecoratedValue, TorchContextValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
+    from ..sources import Source
     from ..tracer import Tracer
 
 
@@ -101,6 +103,16 @@ def _autocast(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     if wanted.get("enabled", True) and not made._enabled:
         raise unsupported_call("torch.autocast()", "warns that it is disabled")
     return AutocastValue(made, list(args), kwargs)
+
+
+def outside_autocast(tr: Tracer, obj: torch.autocast, source: Source) -> Value:
+    """A `torch.autocast` that existed before: what it sets is guarded."""
+    tr.guard_type(source, obj)
+    for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
+        tr.wrap(getattr(obj, name), AttrSource(source, name)).realize(tr)
+    result = AutocastValue(obj, [], {})
+    result.source = source
+    return result
 
 
 # ---- inference mode ----

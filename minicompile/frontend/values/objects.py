@@ -80,6 +80,16 @@ class PyModuleValue(Value):
         tr.mutated(self, f"{{0}}.{name} = {{1}}", value)
 
 
+def python_descriptor(tr: Tracer, cls: type, name: str, raw: Any, method: str) -> MethodValue | None:
+    """A Python `__get__`, `__set__` or `__delete__` of the class attribute `raw`, bound to the descriptor."""
+    function = static_lookup(type(raw), method)
+    if not isinstance(function, types.FunctionType):
+        return None
+    base = next(base for base in cls.__mro__ if name in base.__dict__)
+    source = ItemSource(AttrSource(tr.anchor(base), "__dict__"), name)
+    return MethodValue(tr.wrap(function, AttrSource(tr.anchor(type(raw)), method)), tr.wrap(raw, source))
+
+
 class ObjectValue(Value):
     """An object of a user class. `obj` is the real one, None for one made in the frame.
 
@@ -244,12 +254,7 @@ class ObjectValue(Value):
 
     def _descriptor(self, tr: Tracer, name: str, raw: Any, method: str) -> Value | None:
         """A Python `__get__`, `__set__` or `__delete__` of a class attribute, bound to the descriptor."""
-        function = static_lookup(type(raw), method)
-        if not isinstance(function, types.FunctionType):
-            return None
-        base = next(base for base in self.cls.__mro__ if name in base.__dict__)
-        source = ItemSource(AttrSource(tr.anchor(base), "__dict__"), name)
-        return MethodValue(tr.wrap(function, AttrSource(tr.anchor(type(raw)), method)), tr.wrap(raw, source))
+        return python_descriptor(tr, self.cls, name, raw, method)
 
     def method(self, tr: Tracer, name: str, raw: types.FunctionType) -> MethodValue:
         """A special method, looked up on the class as Python does."""

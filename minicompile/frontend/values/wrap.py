@@ -39,9 +39,11 @@ from .constant import ConstantValue, is_constant_object
 from .containers import DictValue, SequenceValue, SetValue
 from .contexts import GradModeExit, GradModeExitValue
 from .deques import DequeValue
+from .foreign_tensors import ForeignTensorValue, is_foreign
 from .functions import CodeValue, MethodValue, PartialValue, outside_function, slot_cell
 from .getters import KINDS as GETTERS
 from .getters import outside_getter
+from .mode_blocks import outside_autocast
 from .namespaces import outside_namespace
 from .nn_module import make_module
 from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
@@ -113,8 +115,9 @@ def guard_constant(tr: Tracer, obj: Any, source: Source) -> None:
 
 
 def _tensor(tr: Tracer, obj: torch.Tensor, source: Source) -> Value:
-    if obj.layout is not torch.strided or obj.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(obj):
-        return _opaque(tr, obj, source)
+    if is_foreign(obj):
+        tr.guard_type(source, obj)
+        return ForeignTensorValue(obj, source)
     return tr.graph.tensor_input(tr, obj, source)
 
 
@@ -348,6 +351,7 @@ _BY_TYPE: dict[type, Maker] = {
     types.SimpleNamespace: outside_namespace,
     functools.partial: _partial,
     GradModeExit: _grad_exit,
+    torch.autocast: outside_autocast,
     weakref.ReferenceType: _weakref,
     **dict.fromkeys(KINDS, _real_iterator),
     **dict.fromkeys(GETTERS, _getter),

@@ -6,6 +6,7 @@ of the function that they come down to, under guards on what chose it.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import reprlib
@@ -46,6 +47,7 @@ def unwrapped_call(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
     return None
 
 
+traced_as(collections._count_elements, polyfills.count_elements)  # type: ignore[attr-defined]
 if hasattr(functools.singledispatchmethod(_nothing), "_method_cache"):  # Python 3.13
     traced_as(functools.singledispatchmethod.__get__, polyfills.bound_dispatch)
 
