@@ -26,6 +26,14 @@ def is_new_leaf(value: Any, operands: list[torch.Tensor], kwargs: dict[str, Any]
     return kwargs.get("requires_grad") is True or not any(operand.requires_grad for operand in operands)
 
 
+def is_no_plain_tensor(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is none of the kind that graphs are made of: sparse, quantised, nested, or a view of a sparse
+    one, or wrapped by a transform of torch.func."""
+    is_plain = tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized
+    is_of_plain = tensor._base is None or tensor._base.layout is torch.strided
+    return not (is_plain and is_of_plain) or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def makes_no_plain_tensor(target: Any, results: list[Any]) -> bool:
     """Whether a call makes a sparse or a quantised tensor. (The fake one of the latter is a plain tensor.)"""
     if target in (torch.quantize_per_tensor, torch.ops.aten.quantize_per_tensor):

@@ -28,6 +28,7 @@ from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
 from .eager_calls import is_new_leaf, makes_no_plain_tensor, says_where
+from .out_arguments import written_apart
 from .shared_elements import reads_what_it_writes, same_memory, writes_shared_elements
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
@@ -341,8 +342,9 @@ class GraphBuilder:
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a sparse or quantised tensor")
         tr.changed()
         op = "call_method" if isinstance(target, str) else "call_function"
-        node_kwargs = {key: node for key, (node, _) in named.items()}
-        node = self._emit(op, target, tuple(node for node, _ in pairs), node_kwargs, tr.origin(target))
+        nodes = tuple(node for node, _ in pairs), {key: node for key, (node, _) in named.items()}
+        node = written_apart(self, tr, target, (fake_args, fake_kwargs), nodes) if "out" in named else None
+        node = node or self._emit(op, target, *nodes, tr.origin(target))
         node.meta["example_value"] = result
         if self.shapes is not None and self.capture:
             note_sizes(tr, node, (fake_args, fake_kwargs), result)

@@ -22,6 +22,8 @@ _ALSO = frozenset(
     }
 )  # fmt: skip
 """Operators that are asked about besides those that torch tags as elementwise."""
+_DRAWING = frozenset({aten.uniform_.default})
+"""Those that draw random numbers are asked with no elements, for which they draw none."""
 
 
 def _filled(value: Any, dtype: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -51,7 +53,7 @@ def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     elif not _is_asked(func):
         return
     question = _plain((args, tuple(sorted(kwargs.items()))))
-    side = 0 if any(map(_is_empty, args)) else 2
+    side = 0 if func in _DRAWING or any(map(_is_empty, args)) else 2
     if question is not None and (error := _answer(func, side, *question)) is not None:
         raise error.with_traceback(None)
 
@@ -60,7 +62,7 @@ def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _is_asked(func: Any) -> bool:
     is_random = torch.Tag.nondeterministic_seeded in func.tags
     is_out = any(argument.is_out for argument in func._schema.arguments)
-    return (func in _ALSO or torch.Tag.pointwise in func.tags) and not is_random and not is_out
+    return func in _DRAWING or ((func in _ALSO or torch.Tag.pointwise in func.tags) and not is_random and not is_out)
 
 
 _MAX_RANK = 8
@@ -123,7 +125,10 @@ class _Number(tuple[type, str]):
         return text == "True" if kind is bool else kind(text)
 
 
-_ABOUT_KINDS = ("without overflow", "ZeroDivisionError", "not implemented for", "support", "be cast to")
+_ABOUT_KINDS = (
+    "without overflow", "ZeroDivisionError", "not implemented for", "support", "be cast to", "a [from, to) range",
+    "is out of bounds for",
+)  # fmt: skip
 """Words of the errors that are about dtypes and numbers, whatever the sizes."""
 
 

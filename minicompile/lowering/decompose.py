@@ -28,9 +28,10 @@ _HOPELESS: set[Any] = set()
 """(operator, dtypes) whose decomposition has once led to an operator without a rule: not tried again."""
 
 
-_KEPT = frozenset({"aten::linspace", "aten::logspace", "aten::_safe_softmax"})
-"""Operators whose decomposition rounds in other places than ATen does. (PyTorch's operator database compares the last
-of them bit for bit where its dtype is said to be an integer; it only stands in attention that is not fused.)"""
+_KEPT = frozenset({"aten::linspace", "aten::logspace", "aten::_safe_softmax", "aten::binary_cross_entropy"})
+"""Operators whose decomposition rounds in other places than ATen does, or, the last one, lets pass numbers that ATen
+refuses. (PyTorch's operator database compares `_safe_softmax` bit for bit where its dtype is said to be an integer; it
+only stands in attention that is not fused.)"""
 
 
 @lru_cache(maxsize=1)

@@ -15,13 +15,14 @@ from torch.autograd import Function
 
 import minicompile
 
+from ..support import assert_same
 from .conftest import assert_like_eager
 from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4) / 8
 Q = torch.quantize_per_tensor(X, 0.1, 3, torch.quint8)
-WHOLE, BROKEN, GRADIENTS = Programs(), Programs(), Programs()
+WHOLE, BROKEN, GRADIENTS, LEFT_ELSEWHERE = Programs(), Programs(), Programs(), Programs()
 whole, broken, gradients = WHOLE.program, BROKEN.program, GRADIENTS.program
 AUTOCAST = torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -77,6 +78,35 @@ def left_in_a_delegation(x):
 
 
 @whole(X)
+def thrown_into_a_delegation(x):
+    log = []
+
+    def numbers():
+        try:
+            yield from [x, x + 1]
+        except KeyError as error:
+            log.append(str(error))
+            yield from (x * 3,)
+
+    it = numbers()
+    return next(it), it.throw(KeyError("k")), it.close(), log
+
+
+@LEFT_ELSEWHERE.program(X)
+def left_where_closing_prints(x):
+    def numbers():
+        try:
+            yield x
+        finally:
+            print("closed")
+
+    for y in numbers():
+        break
+    print("after")
+    return y + 1
+
+
+@whole(X)
 def left_and_made_again(x):
     log = []
     for i in range(3):
@@ -86,9 +116,6 @@ def left_and_made_again(x):
         else:
             log.append("else")
     return y, log
-
-
-LEFT_ELSEWHERE = Programs()
 
 
 @LEFT_ELSEWHERE.program(X)
@@ -214,6 +241,60 @@ def sets_whose_order_does_not_matter(x, s):
 @broken(X, {1, 2.5, True, (3,)}, 1)
 def sets_whose_order_matters(x, s):
     return x + 1, [item for item in s], x * 2
+
+
+@whole(X, [1, 2, 3])
+def reversed_lists_that_change(x, given):
+    l = [x, 2, 3]
+    r = reversed(l)
+    a = next(r)
+    l[0] = x + 5
+    l.append(7)
+    b = next(r)
+    l.pop()
+    s = reversed(given)
+    c = next(s)
+    given.append(x)
+    del given[:2]
+    t = reversed((x, 1))
+    next(t)
+    kinds = [type(i).__name__ for i in (r, s, t)]
+    return a, b, list(r), list(r), c, list(s), next(t), [*reversed(given)], kinds, 2 in reversed([1, 2])
+
+
+def test_reversed_lists_that_are_returned():
+    def fn(x, l):
+        r, t = reversed(l), reversed((x, 1))
+        next(r)
+        l.append(x)
+        return r, t, l
+
+    found = []
+    for run in (fn, minicompile.compile(fn, fullgraph=True)):
+        r, t, l = run(X, [1, 2, 3])
+        found.append((type(r), type(t), next(r), l.pop(), list(r), next(t)))
+    assert found[0] == found[1]
+
+
+# ---- results with a place of their own ----
+
+
+LOWERED = Programs()
+
+
+@LOWERED.program(X)
+def out_keeps_its_strides(x):
+    b, c = torch.empty(4, 2).t(), torch.empty(2, 4)
+    r = torch.add(x, 1, out=b)
+    torch.mul(x.t().contiguous().t(), 2, out=c)
+    return r is b, b, c, b.stride(), b.as_strided((8,), (1,)), c.as_strided((8,), (1,)), b.t().view(-1) + 1
+
+
+@LOWERED.program(X, torch.empty(4, 2).t())
+def out_from_outside(x, b):
+    torch.matmul(x, torch.eye(4), out=b)
+    torch.cat([b[:1], b[1:] * 2], out=torch.empty(4, 2).t())
+    return b.as_strided((8,), (1,)), b.t().view(-1) * 2
 
 
 # ---- autocast ----
@@ -391,6 +472,12 @@ def sparse_of_dense(x):
 def test_one_graph_like_eager(name: str) -> None:
     fn, args = WHOLE[name]
     assert_like_eager(fn, args, fullgraph=True)
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_through_our_own_lowering(name: str) -> None:
+    fn, args = LOWERED[name]
+    assert_same(minicompile.compile(fn, fullgraph=True)(*args), fn(*args))
 
 
 @pytest.mark.parametrize("name", LEFT_ELSEWHERE)

@@ -41,6 +41,10 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
     "addcmul": (lambda x: torch.addcmul(x, x, x), BOOL),
     "no elements": (lambda x: x[:0].masked_fill(x[:0] > 0, -1e9), HALF),
     "hardshrink": (lambda x: F.hardshrink(x), BOOL),
+    "uniform_": (lambda x: x.uniform_(3, 1), FLOAT),
+    "uniform_, its bounds": (lambda x: x.clone().uniform_(-1e9, 1), HALF),
+    "binary_cross_entropy": (lambda x: F.binary_cross_entropy(x + 0, x.sigmoid()) + 1, FLOAT),
+    "binary_cross_entropy of NaN": (lambda x: F.binary_cross_entropy(x / x, x.sigmoid(), reduction="none"), FLOAT),
 }
 TAKEN: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
     "sum overflows": (lambda x: x + 1e6, HALF),
@@ -49,6 +53,10 @@ TAKEN: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
     "negative bytes": (lambda x: x.masked_fill(x > 0, -1), torch.uint8),
     "halves of another dimension": (lambda x: F.glu(x, 0) + F.celu(x[:1]), FLOAT),
     "comparison": (lambda x: (x < 1000, x == 300), BYTE),
+    "probabilities": (
+        lambda x: F.binary_cross_entropy(x.sigmoid(), x.clamp(0, 1), reduction="none"),
+        FLOAT,
+    ),
     "zero divides no elements": (lambda x: (x[:0] // 0, x[:0] % 0), BYTE),
 }
 
@@ -78,7 +86,7 @@ def test_taken_in_one_graph(name: str) -> None:
 
 def test_asking_draws_no_random_numbers() -> None:
     def fn(x: Tensor) -> Tensor:
-        return F.dropout(x, 0.5) + torch.rand_like(x)
+        return F.dropout(x, 0.5) + torch.rand_like(x) + x.clone().uniform_(1, 2)
 
     results = []
     with minicompile.config.patch(fallback_random=True):

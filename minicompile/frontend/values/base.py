@@ -189,6 +189,11 @@ class OpaqueValue(Value):
     def python_type(self) -> type:
         return type(self.obj)
 
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        from .foreign_methods import foreign_method
+
+        return foreign_method(self, self.obj, name) or super().getattr(tr, name)
+
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise unsupported_call(_callable_name(self.obj))
 

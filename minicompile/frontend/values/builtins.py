@@ -24,7 +24,7 @@ from .callables import RULES, Rule, class_object, rule
 from .computed import call_computed
 from .constant import ConstantValue, SymIntValue, specialized
 from .data_floats import call_data_float
-from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ZipValue
+from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
 from .objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -208,11 +208,15 @@ def _filter(tr: Tracer, fn: Value, iterable: Value) -> Value:
 
 @rule(reversed)
 def _reversed(tr: Tracer, value: Value) -> Value:
+    from .containers import SequenceValue
+
     owner = value.realize(tr)
     if not isinstance(owner, ObjectValue):
         kind = owner.python_type()
         if not hasattr(kind, "__reversed__") and not (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
             fail(TypeError(f"'{kind.__name__}' object is not reversible"), is_exact=True)
+        if isinstance(owner, SequenceValue) and owner.kind in (list, tuple):
+            return ReversedValue(owner)
         return _iterator(_all(tr, owner)[::-1])
     own = owner.dunder(tr, "__reversed__")
     if own is not None:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, NoReturn
 
-from ..breaks import Restart, SkipFrame, UserError, unsupported
+from ..breaks import Break, Restart, SkipFrame, UserError, unsupported
 from .base import Args, Kwargs, Value, fail
 from .constant import ConstantValue
 from .containers import Method, method_of
+from .iterators import Iterator
 
 if TYPE_CHECKING:
     from ..frame import Frame
@@ -96,6 +97,8 @@ class GeneratorValue(Value):
         """`yield from`: the exception is the inner iterator's, and so may be the result."""
         from ..handlers_control import finish_delegation
 
+        if isinstance(inner, Iterator):  # which has neither `throw` nor `close`
+            return self._resume(tr, error)
         if not isinstance(inner, GeneratorValue):
             raise inner.cannot("throwing into")
         if issubclass(error.cls, GeneratorExit):
@@ -135,8 +138,8 @@ class GeneratorValue(Value):
         if self.is_left_in_try():
             try:
                 self.close(tr)
-            except UserError:  # which Python reports and ignores
-                raise SkipFrame(f"{self.describe()} raises when it dies") from None
+            except (UserError, Break):  # Python reports an error and ignores it
+                raise SkipFrame(f"{self.describe()} does more when it dies than can be traced") from None
 
     def _require_idle(self) -> None:
         if self.is_running:

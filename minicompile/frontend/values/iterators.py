@@ -18,7 +18,7 @@ from .real_iterators import DictRest
 if TYPE_CHECKING:
     from ..glue import Glue
     from ..tracer import Tracer
-    from .containers import DictValue, SetValue
+    from .containers import DictValue, SequenceValue, SetValue
 
 
 _SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary"}
@@ -111,6 +111,28 @@ class IteratorValue(Iterator):
         if self.position:
             # Behind the journal: a list that it extends is shorter until then, and a position beyond it is cut off.
             glue.late(f"{name}.__setstate__({self.position})")
+        return name
+
+
+class ReversedValue(Iterator):
+    """`reversed()` of a list or a tuple. As Python's, it counts down, and reads a list as it is by then."""
+
+    def __init__(self, container: SequenceValue) -> None:
+        self.container = container
+        self.position = len(container.elements) - 1
+
+    def python_type(self) -> type:
+        return type(reversed(self.container.kind()))
+
+    def next(self, tr: Tracer) -> Value | None:
+        at, elements = self.position, self.container.elements
+        tr.changed()
+        self.position = at - 1 if 0 <= at < len(elements) else -1
+        return elements[at] if 0 <= at < len(elements) else None
+
+    def build(self, glue: Glue) -> str:
+        name = glue.assign(f"{glue.keep(reversed)}({glue.ref(self.container)})", self)
+        glue.late(f"{name}.__setstate__({self.position})")  # behind the journal, as in `IteratorValue`
         return name
 
 

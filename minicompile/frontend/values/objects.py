@@ -21,6 +21,7 @@ from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import CallableValue, rule
 from .constant import ConstantValue
 from .containers import AttributeDictValue, DictValue
+from .foreign_methods import foreign_method
 from .functions import FunctionValue, MethodValue, bound_attribute
 
 if TYPE_CHECKING:
@@ -248,6 +249,7 @@ class ObjectValue(Value):
         if getter is not None:
             return getter.call(tr, [self, tr.constant(self.cls)], {})
         found = bound_attribute(tr, self, self.cls, raw, source)
+        found = found or foreign_method(self, self.obj, name)
         if found is None:
             raise self.cannot(f"reading attribute {name!r}, a {type(raw).__name__},")
         return found

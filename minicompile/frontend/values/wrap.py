@@ -18,6 +18,7 @@ import torch
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
 from ...torch_compat import script_original, without_generation_tag
+from ..eager_calls import is_no_plain_tensor
 from ..skip import why_not_inlined
 from ..sources import (
     AttrSource,
@@ -39,7 +40,6 @@ from .constant import ConstantValue, is_constant_object
 from .containers import DictValue, SequenceValue, SetValue
 from .contexts import GradModeExit, GradModeExitValue
 from .deques import DequeValue
-from .foreign_tensors import ForeignTensorValue, is_foreign
 from .functions import CodeValue, MethodValue, PartialValue, outside_function, slot_cell
 from .getters import KINDS as GETTERS
 from .getters import outside_getter
@@ -115,9 +115,8 @@ def guard_constant(tr: Tracer, obj: Any, source: Source) -> None:
 
 
 def _tensor(tr: Tracer, obj: torch.Tensor, source: Source) -> Value:
-    if is_foreign(obj):
-        tr.guard_type(source, obj)
-        return ForeignTensorValue(obj, source)
+    if is_no_plain_tensor(obj):
+        return _opaque(tr, obj, source)
     return tr.graph.tensor_input(tr, obj, source)
 
 
