@@ -36,6 +36,61 @@ static inline void mc_fence() {}
 static inline void mc_stream(void *target, const void *source, int64_t bytes) { __builtin_memcpy(target, source, bytes); }
 #endif
 
+//@ mc_transpose mc_square
+// to[a * along + b] = from[a + b * stride] for a < rows, b < columns: a tile that is read as it lies. In AVX-512 by squares of as
+// many vectors as one has elements: each round interleaves vectors i and i + N / 2, a perfect shuffle of the whole square, and
+// log2 N perfect shuffles of N × N elements transpose them.
+#if defined(__AVX512F__) && !defined(__clang__)
+template <int N, class T, class I> static inline void mc_square(const T *from, int64_t stride, T *to, int64_t along, I low, I high) {
+  typedef T vector __attribute__((vector_size(64)));
+  typedef T unaligned __attribute__((vector_size(64), aligned(sizeof(T))));
+  vector x[N], y[N];
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) x[i] = *(const unaligned *)(from + i * stride);
+#pragma GCC unroll 4
+  for (int round = 1; round < N; round *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < N / 2; ++i) {
+      y[2 * i] = __builtin_shuffle(x[i], x[i + N / 2], low);
+      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + N / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) x[i] = y[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) *(unaligned *)(to + i * along) = x[i];
+}
+static inline void mc_square(const float *from, int64_t stride, float *to, int64_t along) {
+  typedef int32_t index __attribute__((vector_size(64)));
+  const index low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  mc_square<16>(from, stride, to, along, low, low + 8);
+}
+static inline void mc_square(const double *from, int64_t stride, double *to, int64_t along) {
+  typedef int64_t index __attribute__((vector_size(64)));
+  const index low = {0, 8, 1, 9, 2, 10, 3, 11};
+  mc_square<8>(from, stride, to, along, low, low + 4);
+}
+static inline void mc_square(const int32_t *from, int64_t stride, int32_t *to, int64_t along) {
+  mc_square((const float *)from, stride, (float *)to, along);
+}
+static inline void mc_square(const int64_t *from, int64_t stride, int64_t *to, int64_t along) {
+  mc_square((const double *)from, stride, (double *)to, along);
+}
+template <class T> static inline void mc_square(const T *, int64_t, T *, int64_t) {}
+#define MC_SQUARE(T) (sizeof(T) >= 4 ? 64 / (int64_t)sizeof(T) : 0)
+#else
+template <class T> static inline void mc_square(const T *, int64_t, T *, int64_t) {}
+#define MC_SQUARE(T) (int64_t)0
+#endif
+template <class T>
+static inline void mc_transpose(const T *from, int64_t stride, T *to, int64_t along, int64_t rows, int64_t columns) {
+  const int64_t side = MC_SQUARE(T), whole = side ? rows / side * side : 0, across = side ? columns / side * side : 0;
+  for (int64_t b = 0; b < across; b += side)
+    for (int64_t a = 0; a < whole; a += side) mc_square(from + a + b * stride, stride, to + a * along + b, along);
+  for (int64_t b = 0; b < columns; ++b)
+    for (int64_t a = b < across ? whole : 0; a < rows; ++a) to[a * along + b] = from[a + b * stride];
+}
+
 //@ mc_vec mc_vecd mc_veci mc_splat mc_vfma mc_vmin mc_vmax mc_vabs mc_vsign mc_vscale
 #if defined(__AVX512F__) && !defined(__clang__)
 #define MC_AVX512

@@ -14,9 +14,9 @@ from minicompile.ir.reference import run
 from .build import B
 
 
-def add_transposed(rows: int, columns: int) -> Any:
+def add_transposed(rows: int, columns: int, dtype: torch.dtype = torch.float32) -> Any:
     b = B("tiles")
-    x, y = b.input(rows, columns), b.input(columns, rows)
+    x, y = b.input(rows, columns, dtype=dtype), b.input(columns, rows, dtype=dtype)
     return b.finish(b.add(x, b.permute(y, 1, 0)))
 
 
@@ -30,6 +30,15 @@ def test_sizes_that_tiles_do_not_divide(sizes: tuple[int, int]) -> None:
     x, y = torch.randn(sizes), torch.randn(sizes[::-1])
     compiled = compile_ir(graph)
     assert is_tiled(compiled)
+    assert torch.equal(compiled(x, y)[0], x + y.T)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bfloat16])
+def test_elements_of_every_width(dtype: torch.dtype) -> None:
+    """Squares of vectors of 4 and 8 bytes, loops over others, a copy where elements are converted; and their edges."""
+    x, y = (torch.randint(100, size).to(dtype) for size in ((90, 203), (203, 90)))
+    compiled = compile_ir(add_transposed(90, 203, dtype))
+    assert is_tiled(compiled) and "mc_transpose" in compiled.native_source
     assert torch.equal(compiled(x, y)[0], x + y.T)
 
 
