@@ -109,9 +109,22 @@ def expression(value: Value, args: list[str]) -> str:
         return dim_text(attrs["dim"], "cpp")
     if value.op == "cast":
         return _guarded(cast_text(args[0], value.args[0].dtype, attrs["dtype"]), args[0], value)
+    if is_quotient_of_integers(value):
+        return f"mc_divide({', '.join(args)})"
     operand = value.args[-1].dtype
     text = POINTWISE[value.op].text("cpp", dtype_kind(operand))
     return text.format(*args, t=CPP_TYPES[operand])
+
+
+def is_quotient_of_integers(value: Value) -> bool:
+    """Whether this is an integer, converted, over a constant: nothing over- or underflows, and `mc_divide` is exact. Its
+    proof leaves out divisors whose mantissa is all ones."""
+    if value.op != "div" or value.args[0].op != "cast" or value.args[1].op != "const":
+        return False
+    divisor = torch.tensor(value.args[1].attrs["value"], dtype=value.dtype).item()
+    whole = value.dtype in (torch.float32, torch.float64) and dtype_kind(value.args[0].args[0].dtype) == "i"
+    mantissa = math.frexp(divisor)[0]
+    return whole and 2.0**-60 < abs(divisor) < 2.0**60 and abs(mantissa) + torch.finfo(value.dtype).eps / 2 < 1
 
 
 _FAST = {

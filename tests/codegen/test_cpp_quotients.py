@@ -79,3 +79,31 @@ def test_in_place_over_what_is_read() -> None:
     minicompile.compile(lambda x, y: x.remainder_(y))(got, y)
     want.remainder_(y)
     assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64], ids=str)
+def test_integers_over_constants(dtype: torch.dtype, wide: torch.dtype) -> None:
+    """Without a division, and rounded as one: all bytes and shorts, the ends of the longer types, zeros with their signs."""
+    torch.manual_seed(3)
+    info = torch.iinfo(dtype)
+    if info.bits <= 16:
+        x = torch.arange(info.min, info.max + 1, dtype=dtype)
+    else:
+        x = torch.cat([torch.tensor([info.min, info.max, 0, -1]), torch.randint(info.min, info.max, (30000,))]).to(dtype)
+    divisors = [255.0, 3.0, -7.0, 0.1, 1e-5, 127.5, 2.0**-59 * 1.1, 1e17, *torch.randn(30).tolist()]
+    compiled = minicompile.compile(lambda x: [x.to(wide) / divisor for divisor in divisors])
+    got = compiled(x)
+    assert compiled.entries[0].graphs[0].compiled.native_source.count("= mc_divide(") == len(divisors)
+    for divisor, quotient in zip(divisors, got, strict=True):
+        want = x.to(wide) / divisor
+        assert torch.equal(quotient, want) and torch.equal(quotient.signbit(), want.signbit()), divisor
+
+
+@pytest.mark.parametrize("divisor", [16777215.0, 2.0**-70, 2.0**70, math.inf, math.nan, 0.0], ids=str)
+def test_divisors_that_need_a_division(divisor: float) -> None:
+    """A mantissa of ones, and what may under- or overflow."""
+    compiled = minicompile.compile(lambda x: x.float() / divisor)
+    x = torch.arange(-4000, 4000)
+    torch.testing.assert_close(compiled(x), x.float() / divisor, rtol=0, atol=0, equal_nan=True)
+    assert "mc_divide" not in compiled.entries[0].graphs[0].compiled.native_source
