@@ -87,7 +87,11 @@ static inline uint16_t mc_to_bf16(float x) {
 }
 
 //@ mc_round_bf16
-static inline float mc_round_bf16(float x) { return mc_from_bf16(mc_to_bf16(x)); }
+// In 32 bits: narrowing and widening would be shuffles.
+static inline float mc_round_bf16(float x) {
+  uint32_t u = mc_bits(x), rounded = (u + 0x7fffu + (u >> 16 & 1)) & 0xffff0000u;
+  return mc_float(x != x ? 0x7fc00000u : rounded);
+}
 
 //@ mc_from_half
 // After M. Dukhan's FP16 library: exponents are moved by a multiplication, subnormals by a subtraction, both exact.
