@@ -242,15 +242,22 @@ class _Fusion:
         return result
 
     def _readers(self, node: Node) -> list[Unit]:
-        found: dict[int, Unit] = {}
+        found = (self.unit_of[user] for user in self._reading(node) if user in self.unit_of)
+        return list({unit.index: unit for unit in found}.values())
+
+    def _reading(self, node: Node) -> Iterator[Node]:
+        """The nodes that read the node, also through those that each of them computes again."""
+        found: set[Node] = set()
         stack = list(self.users.get(node, ()))
         while stack:
             user = stack.pop()
+            if user in found:
+                continue
+            found.add(user)
             if user in self.inlined:
                 stack.extend(self.users[user])
-            elif user in self.unit_of:
-                found[self.unit_of[user].index] = self.unit_of[user]
-        return list(found.values())
+            else:
+                yield user
 
     def _saved(self, first: Unit, second: Unit) -> int:
         """Bytes that one kernel moves less than two."""
@@ -267,16 +274,7 @@ class _Fusion:
         return saved
 
     def _needed_outside(self, node: Node, inside: frozenset[Node]) -> bool:
-        if node in self.rooted:
-            return True
-        stack = list(self.users[node])
-        while stack:
-            user = stack.pop()
-            if user in self.inlined:
-                stack.extend(self.users[user])
-            elif user not in inside:
-                return True
-        return False
+        return node in self.rooted or any(user not in inside for user in self._reading(node))
 
     def _try(self, first: Unit, second: Unit) -> Unit | None:
         """Merge two units, or say why not."""

@@ -91,7 +91,7 @@ class _Stager:
         for arg in value.args:
             if arg not in self.block or arg in wanted[k]:
                 continue
-            if self.ready[arg] < k and arg not in self.kept and self._cost(arg) > self.limit:
+            if self.ready[arg] < k and arg not in self.kept and self._costs_more(arg):
                 self.kept[arg] = self._first_loop(arg, wanted)
             self._want(arg, k, wanted)
 
@@ -103,10 +103,18 @@ class _Stager:
         self._want(value, self.ready[value], wanted)
         return self.ready[value]
 
-    def _cost(self, value: Value) -> int:
-        if value not in self.block or value in self.kept:
-            return 0
-        if value.op == "scan":
-            return self.limit + 1
-        own = POINTWISE[value.op].cost if value.op in POINTWISE else 1
-        return own + sum(self._cost(arg) for arg in value.args)
+    def _costs_more(self, value: Value) -> bool:
+        """Whether computing the value again costs more than the limit. An instruction counts once, however often it is
+        read on the way: in x + x of a y + y of … there are 2^n paths."""
+        found, stack, cost = {value}, [value], 0
+        while stack and cost <= self.limit:
+            current = stack.pop()
+            if current not in self.block or current in self.kept:
+                continue
+            if current.op == "scan":
+                return True
+            cost += POINTWISE[current.op].cost if current.op in POINTWISE else 1
+            new = [arg for arg in dict.fromkeys(current.args) if arg not in found]
+            found.update(new)
+            stack.extend(new)
+        return cost > self.limit

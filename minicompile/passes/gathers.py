@@ -33,7 +33,7 @@ def run(graph: Graph) -> Graph:
 
     def rule(node: Node, args: tuple[Any, ...]) -> Node:
         new = keep(node, args)
-        if new.op != GATHER or _cost(new.args[0]) > (MAX_COST if _is_small_part(new) else FREE_COST):
+        if new.op != GATHER or _costs_more(new.args[0], MAX_COST if _is_small_part(new) else FREE_COST):
             return new
         sunk = _sunk(new, new.args[0])
         if sunk is None:
@@ -63,12 +63,16 @@ def _is_small_part(node: Node) -> bool:
     return isinstance(here, int) and isinstance(there, int) and here * LESS <= there
 
 
-def _cost(node: Any) -> int:
-    """Of the chain of pointwise ops that ends in the node."""
-    if not isinstance(node, Node) or node.op not in (*POINTWISE, "cast"):
-        return 0
-    own = POINTWISE[node.op].cost if node.op in POINTWISE else 1
-    return own + sum(_cost(arg) for arg in node.args)
+def _costs_more(node: Node, limit: int) -> bool:
+    """Whether the chain of pointwise ops that ends in the node costs more than `limit`, each as often as it is read."""
+    stack: list[Any] = [node]
+    cost = 0
+    while stack and cost <= limit:
+        current = stack.pop()
+        if isinstance(current, Node) and current.op in (*POINTWISE, "cast"):
+            cost += max(POINTWISE[current.op].cost, 1) if current.op in POINTWISE else 1
+            stack.extend(current.args)
+    return cost > limit
 
 
 def _sunk(gather: Node, source: Node) -> Node | None:
