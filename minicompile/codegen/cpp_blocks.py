@@ -102,6 +102,7 @@ class BlockLoop:
         for value in loop:
             self.phase[value] = max((self._ready(arg) for arg in value.args), default=0)
         self.last = max(self._ready(value) for value in loop)
+        self.leaves = self._find_leaves()
         self.phase.update({value: self.last for value in loop if value.op == "store"})
         self._sink()
         self.whole = self._stored_by_call()
@@ -121,19 +122,26 @@ class BlockLoop:
     def _is_call(self, value: Value) -> bool:
         return self.calls and block_function(value) is not None and not self._read_back(value)
 
-    def _is_leaf(self, value: Value) -> bool:
-        """Whether a later phase had better fetch or compute the value again than keep it."""
-        if value not in self.phase or self._read_back(value) or (value.op in ("load", "index") and not value.args):
-            return True
-        cheap = value.op in POINTWISE and POINTWISE[value.op].cost <= 1 and not self._kept_here(value)
-        leaves = cheap and not self._is_call(value) and all(map(self._is_leaf, value.args))
-        return leaves and len(self._made_of(value)) <= AGAIN
+    def _find_leaves(self) -> dict[Value, frozenset[Value]]:
+        """Values that a later phase had better fetch or compute again than keep, and of which instructions each is."""
+        made: dict[Value, frozenset[Value]] = {}
+        for value in self.loop:
+            if self._read_back(value):
+                made[value] = frozenset()
+            elif value.op in ("load", "index") and not value.args:
+                made[value] = frozenset((value,))
+            elif self._is_cheap(value) and all(arg in made or arg not in self.phase for arg in value.args):
+                of = frozenset((value,)).union(*(made.get(arg, ()) for arg in value.args))
+                if len(of) <= AGAIN:
+                    made[value] = of
+        return made
 
-    def _made_of(self, value: Value) -> set[Value]:
-        """The instructions of this loop that compute the value, itself among them."""
-        if value not in self.phase or self._read_back(value):
-            return set()
-        return {value}.union(*map(self._made_of, value.args))
+    def _is_cheap(self, value: Value) -> bool:
+        cheap = value.op in POINTWISE and POINTWISE[value.op].cost <= 1
+        return cheap and not self._kept_here(value) and not self._is_call(value)
+
+    def _is_leaf(self, value: Value) -> bool:
+        return value not in self.phase or value in self.leaves
 
     def _ready(self, value: Value) -> int:
         """The first phase that can read the value; 0 for what stands outside of the loop."""

@@ -117,8 +117,8 @@ def expression(value: Value, args: list[str]) -> str:
 
 
 def is_quotient_of_integers(value: Value) -> bool:
-    """Whether this is an integer, converted, over a constant: nothing over- or underflows, and `mc_divide` is exact. Its
-    proof leaves out divisors whose mantissa is all ones."""
+    """Whether this is an integer, converted, over a constant: nothing over- or underflows, and `mc_divide` is exact.
+    Its proof leaves out divisors whose mantissa is all ones."""
     if value.op != "div" or value.args[0].op != "cast" or value.args[1].op != "const":
         return False
     divisor = torch.tensor(value.args[1].attrs["value"], dtype=value.dtype).item()

@@ -13,6 +13,7 @@ never a group of their own: every group that reads them computes them again."""
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -93,6 +94,7 @@ class _Fusion:
         self.after_effect: dict[Unit, set[Unit]] = {}  # calls with effects keep their order
         self.decisions: list[tuple[frozenset[Node], frozenset[Node], FusionDecision]] = []
         self._make_units()
+        self.reading = self._all_reading()
 
     def run(self) -> FusionPlan:
         queue = [candidate for unit in self.units.values() for candidate in self._candidates(unit)]
@@ -242,22 +244,16 @@ class _Fusion:
         return result
 
     def _readers(self, node: Node) -> list[Unit]:
-        found = (self.unit_of[user] for user in self._reading(node) if user in self.unit_of)
+        found = (self.unit_of[user] for user in self.reading.get(node, ()) if user in self.unit_of)
         return list({unit.index: unit for unit in found}.values())
 
-    def _reading(self, node: Node) -> Iterator[Node]:
-        """The nodes that read the node, also through those that each of them computes again."""
-        found: set[Node] = set()
-        stack = list(self.users.get(node, ()))
-        while stack:
-            user = stack.pop()
-            if user in found:
-                continue
-            found.add(user)
-            if user in self.inlined:
-                stack.extend(self.users[user])
-            else:
-                yield user
+    def _all_reading(self) -> dict[Node, tuple[Node, ...]]:
+        """For each node those that read it, also through nodes that each of their readers computes again."""
+        found: dict[Node, tuple[Node, ...]] = {}
+        for node in reversed(self.graph.nodes):
+            through = (found[user] if user in self.inlined else (user,) for user in self.users.get(node, ()))
+            found[node] = tuple(dict.fromkeys(itertools.chain.from_iterable(through)))
+        return found
 
     def _saved(self, first: Unit, second: Unit) -> int:
         """Bytes that one kernel moves less than two."""
@@ -274,7 +270,7 @@ class _Fusion:
         return saved
 
     def _needed_outside(self, node: Node, inside: frozenset[Node]) -> bool:
-        return node in self.rooted or any(user not in inside for user in self._reading(node))
+        return node in self.rooted or any(user not in inside for user in self.reading[node])
 
     def _try(self, first: Unit, second: Unit) -> Unit | None:
         """Merge two units, or say why not."""

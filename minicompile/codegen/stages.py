@@ -84,16 +84,22 @@ class _Stager:
         return self.ready[sink] - (sink.op == "reduce")
 
     def _want(self, value: Value, k: int, wanted: list[set[Value]]) -> None:
-        """Loop k needs the value: compute it there, or read it from where an earlier loop kept it."""
+        """Loop k needs the value, and what it is made of: compute them there, or read what an earlier loop kept."""
         wanted[k].add(value)
-        if self.kept.get(value, k) < k:
-            return
-        for arg in value.args:
-            if arg not in self.block or arg in wanted[k]:
-                continue
-            if self.ready[arg] < k and arg not in self.kept and self._costs_more(arg):
-                self.kept[arg] = self._first_loop(arg, wanted)
-            self._want(arg, k, wanted)
+        stack = [iter(self._operands(value, k))]  # depth first; of our own, for chains of thousands
+        while stack:
+            arg = next(stack[-1], None)
+            if arg is None:
+                stack.pop()
+            elif arg in self.block and arg not in wanted[k]:
+                if self.ready[arg] < k and arg not in self.kept and self._costs_more(arg):
+                    self.kept[arg] = self._first_loop(arg, wanted)
+                wanted[k].add(arg)
+                stack.append(iter(self._operands(arg, k)))
+
+    def _operands(self, value: Value, k: int) -> tuple[Value, ...]:
+        """What loop k must have in order to have the value."""
+        return () if self.kept.get(value, k) < k else value.args
 
     def _first_loop(self, value: Value, wanted: list[set[Value]]) -> int:
         """The earliest loop that computes the value (`ready` if none did yet)."""

@@ -84,13 +84,14 @@ def test_in_place_over_what_is_read() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("wide", [torch.float32, torch.float64], ids=str)
 def test_integers_over_constants(dtype: torch.dtype, wide: torch.dtype) -> None:
-    """Without a division, and rounded as one: all bytes and shorts, the ends of the longer types, zeros with their signs."""
+    """Without a division, rounded as one: all bytes and shorts, the ends of longer types, zeros with their signs."""
     torch.manual_seed(3)
     info = torch.iinfo(dtype)
     if info.bits <= 16:
         x = torch.arange(info.min, info.max + 1, dtype=dtype)
     else:
-        x = torch.cat([torch.tensor([info.min, info.max, 0, -1]), torch.randint(info.min, info.max, (30000,))]).to(dtype)
+        ends = torch.tensor([info.min, info.max, 0, -1])
+        x = torch.cat([ends, torch.randint(info.min, info.max, (30000,))]).to(dtype)
     divisors = [255.0, 3.0, -7.0, 0.1, 1e-5, 127.5, 2.0**-59 * 1.1, 1e17, *torch.randn(30).tolist()]
     compiled = minicompile.compile(lambda x: [x.to(wide) / divisor for divisor in divisors])
     got = compiled(x)

@@ -1,4 +1,4 @@
-"""Values that are read twice at every step: 2^n paths lead through n of them. Planning and printing count values, not paths.
+"""Values that are read twice at every step: 2^n paths lead through n of them. Planning and printing count values.
 
 A test that walks paths would not end; the time limit says so."""
 
@@ -53,3 +53,20 @@ def test_forty_steps_backward() -> None:
     x = torch.randn(64, 64, requires_grad=True)
     minicompile.compile(fn)(x).sum().backward()
     assert x.grad is not None and torch.equal(x.grad, torch.ones_like(x))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("end", ["block function", "row"])
+def test_a_thousand_steps(end: str) -> None:
+    """Deeper than Python's stack: a kernel's instructions are walked by loops."""
+
+    def fn(x: Tensor) -> Tensor:
+        y = x
+        for _ in range(1000):
+            y = y * 0.999 + x
+        return ENDS[end](x * 1e-3, y)
+
+    x = torch.rand(64, 64) * 0.01
+    compiled = minicompile.compile(fn)
+    torch.testing.assert_close(compiled(x), fn(x), rtol=1e-4, atol=1e-6)
+    assert compiled.entries[0].graphs[0].compiled is not None
