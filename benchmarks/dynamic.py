@@ -16,6 +16,7 @@ import minicompile
 from minicompile.inspect.timing import Timing, interleaved
 
 from .measure import _bind, _forget
+from .pinned import pinned
 from .report import geometric_mean
 from .suite import Row
 
@@ -38,7 +39,8 @@ def measure_dynamic(row: Row, rounds: int) -> dict[str, Timing]:
         }
         for call in calls.values():
             call(*args)
-        times = interleaved({name: _bind(call, args) for name, call in calls.items()}, rounds=rounds)
+        with pinned():
+            times = interleaved({name: _bind(call, args) for name, call in calls.items()}, rounds=rounds)
     _forget()
     return times
 

@@ -9,7 +9,7 @@ the cost of a call), "model" (a whole network's forward).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,14 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of a row's work whose data stays in cache: the row is `times` as much."""
+
+    make: Callable[[], Made]
+    times: float
+
+
+@dataclass(frozen=True)
 class Row:
     """One benchmark.
 
@@ -34,6 +42,8 @@ class Row:
         memory_bound: whether the bandwidth bound is what counts; it is printed for these only.
         mutates: whether the function writes its arguments (then there is no float64 check).
         skip_bytes: indices of tensor arguments that are not read in full (an embedding's table).
+        gathered: bytes that are read of those.
+        part: for rows of much arithmetic; what it takes without waiting for memory is a limit as well.
     """
 
     name: str
@@ -42,13 +52,24 @@ class Row:
     memory_bound: bool = True
     mutates: bool = False
     skip_bytes: tuple[int, ...] = ()
+    gathered: int = 0
+    part: Part | None = None
 
 
 def _row(
     name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, **how: Any
 ) -> Row:
-    """A row whose arguments are random tensors."""
-    return Row(name, lambda: (fn, tuple(torch.randn(shape).to(dtype) for shape in shapes)), **how)
+    """A row whose arguments are random tensors. `rows`: of the first argument, for the part that stays in cache."""
+    part = None
+    if "rows" in how:
+        first = shapes[0]
+        small = ((how["rows"], *first[1:]), *((how["rows"], *s[1:]) if s == first else s for s in shapes[1:]))
+        part = Part(_random(fn, small, dtype), first[0] / how.pop("rows"))
+    return Row(name, _random(fn, shapes, dtype), part=part, **how)
+
+
+def _random(fn: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> Callable[[], Made]:
+    return lambda: (fn, tuple(torch.randn(shape).to(dtype) for shape in shapes))
 
 
 # --- the functions ----------------------------------------------------------------------------------------------------
@@ -113,8 +134,8 @@ def adam_step(params: list[Tensor], grads: list[Tensor], means: list[Tensor], sq
 # --- rows that random tensors alone don't make ------------------------------------------------------------------------
 
 
-def _cross_entropy() -> Made:
-    return cross_entropy, (torch.randn(1024, 32000), torch.randint(32000, (1024,)))
+def _cross_entropy(rows: int = 1024) -> Made:
+    return cross_entropy, (torch.randn(rows, 32000), torch.randint(32000, (rows,)))
 
 
 def _rotary() -> Made:
@@ -122,14 +143,14 @@ def _rotary() -> Made:
     return rotary, (torch.randn(8, 16, 512, 64), angles.cos(), angles.sin())
 
 
-def _embedding() -> Made:
-    sizes = (torch.randint(30000, (32, 128)), torch.randn(128, 768), torch.ones(768), torch.zeros(768))
-    return embed, (*sizes, torch.randn(30000, 768))
+def _embedding(batch: int = 32, words: int = 30000) -> Made:
+    sizes = (torch.randint(words, (batch, 128)), torch.randn(128, 768), torch.ones(768), torch.zeros(768))
+    return embed, (*sizes, torch.randn(words, 768))
 
 
-def _masked_softmax() -> Made:
+def _masked_softmax(batch: int = 8, heads: int = 12) -> Made:
     mask = torch.ones(512, 512, dtype=torch.bool).triu(1)
-    return lambda x, m: torch.softmax(x.masked_fill(m, -math.inf), -1), (torch.randn(8, 12, 512, 512), mask)
+    return lambda x, m: torch.softmax(x.masked_fill(m, -math.inf), -1), (torch.randn(batch, heads, 512, 512), mask)
 
 
 def _batch_norm(memory_format: torch.memory_format) -> Callable[[], Made]:
@@ -140,8 +161,8 @@ def _batch_norm(memory_format: torch.memory_format) -> Callable[[], Made]:
     return make
 
 
-def _images() -> Made:
-    images = torch.randint(256, (32, 3, 224, 224), dtype=torch.uint8)
+def _images(count: int = 32) -> Made:
+    images = torch.randint(256, (count, 3, 224, 224), dtype=torch.uint8)
     return normalise_images, (images, torch.rand(3, 1, 1), torch.rand(3, 1, 1) + 0.1)
 
 
@@ -163,24 +184,25 @@ def _model(name: str, build: Callable[[], Made]) -> Row:
 _ROWS = (
     _row("relu(x+y)*2+sigmoid(x)", relu_sigmoid, (4096, 1024), (4096, 1024)),
     _row("chain of 20", chain_of_20, (4096, 1024), (4096, 1024), memory_bound=False),
-    _row("entropy", entropy, (32, 196, 768)),
-    _row("softmax", lambda x: torch.softmax(x, -1), (4096, 4096)),
-    Row("cross_entropy", _cross_entropy),
-    _row("layer_norm+gelu", layer_norm_gelu, (4096, 768), (768,), (768,)),
-    _row("rms_norm bf16", rms_norm, (4096, 4096), (4096,), dtype=torch.bfloat16),
+    _row("entropy", entropy, (32, 196, 768), rows=2),
+    _row("softmax", lambda x: torch.softmax(x, -1), (4096, 4096), rows=64),
+    Row("cross_entropy", _cross_entropy, part=Part(lambda: _cross_entropy(8), 128)),
+    _row("layer_norm+gelu", layer_norm_gelu, (4096, 768), (768,), (768,), rows=256),
+    _row("rms_norm bf16", rms_norm, (4096, 4096), (4096,), dtype=torch.bfloat16, rows=64),
     Row("rotary", _rotary),
     _row("swiglu", lambda x, y: F.silu(x) * y, (2048, 11008), (2048, 11008)),
     _row("sum of squares 64M", lambda x: (x * x).sum(), (64 << 20,)),
     _row("column sum", lambda x: x.sum(0), (8192, 4096)),
-    _row("var", lambda x: x.var(1), (4096, 4096)),
+    _row("var", lambda x: x.var(1), (4096, 4096), rows=64),
     _row("row sum", lambda x: x.sum(1), (4096, 4096)),
     _row("x + y.T", lambda x, y: x + y.T, (4096, 4096), (4096, 4096)),
     _row("cat of 8, relu", lambda *xs: torch.relu(torch.cat(xs)), *[(512, 1024)] * 8),
-    Row("embedding+add+layer_norm", _embedding, skip_bytes=(4,)),
-    Row("masked_fill+softmax", _masked_softmax),
+    Row("embedding+add+layer_norm", _embedding, skip_bytes=(4,), gathered=32 * 128 * 768 * 4,
+        part=Part(lambda: _embedding(2, 100), 16)),
+    Row("masked_fill+softmax", _masked_softmax, part=Part(lambda: _masked_softmax(1, 1), 96)),
     Row("batch_norm+relu", _batch_norm(torch.contiguous_format)),
     Row("batch_norm+relu channels_last", _batch_norm(torch.channels_last)),
-    Row("normalise images", _images),
+    Row("normalise images", _images, part=Part(lambda: _images(1), 32)),
     _row("argmax", lambda x: x.argmax(1), (4096, 4096)),
     _row("cumsum", lambda x: x.cumsum(1), (4096, 1024), memory_bound=False),
     _row("bias+gelu+residual", bias_gelu_residual, (4096, 3072), (3072,), (4096, 3072)),

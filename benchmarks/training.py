@@ -27,6 +27,7 @@ from minicompile.inspect.timing import Timing, interleaved
 
 from . import models
 from .language_models import MODELS
+from .pinned import pinned
 
 EAGER, INDUCTOR, OURS = "eager", "torch.compile", "minicompile"
 Made = tuple[nn.Module, tuple[Tensor, ...]]
@@ -124,7 +125,8 @@ def measure(name: str, *, inductor: bool, rounds: int) -> tuple[dict[str, Timing
         steps[compiler] = step_of(run, own, args)
         first[compiler] = seconds(steps[compiler])
         saved[compiler] = saved_bytes(run, own, args)
-    return interleaved(steps, rounds=rounds), first, saved
+    with pinned():
+        return interleaved(steps, rounds=rounds), first, saved
 
 
 def _warm_up(*, inductor: bool) -> None:

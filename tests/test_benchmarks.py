@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from benchmarks import training
 from benchmarks.__main__ import _plot
 from benchmarks.measure import BOUND, EAGER, INDUCTOR, OURS, Result, measure
+from benchmarks.pinned import pinned
 from benchmarks.plot import COLOURS, write_svg
-from benchmarks.report import table, verdict, write_json
+from benchmarks.report import table, to_limit, verdict, write_json
 from benchmarks.suite import QUICK, SUITE
 from minicompile.inspect.timing import Timing
 
@@ -73,3 +76,27 @@ def test_a_training_row_is_measured() -> None:
     times, first, saved = training.measure("MLP", inductor=False, rounds=2)
     assert times.keys() == first.keys() == saved.keys() == {EAGER, OURS}
     assert 0 < saved[OURS] <= saved[EAGER]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no sched_getaffinity")
+def test_threads_are_pinned_and_let_go() -> None:
+    before = os.sched_getaffinity(0)
+    with pinned():
+        assert len(os.sched_getaffinity(0)) == 1 or torch.get_num_threads() > len(before)
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize("name", [name for name, row in SUITE.items() if row.part is not None])
+def test_parts_are_the_same_work(name: str) -> None:
+    """As many elements times as many parts."""
+    row = SUITE[name]
+    assert row.part is not None
+    (_, whole), (_, part) = row.make(), row.part.make()
+    assert max(x.numel() for x in whole[:1]) == row.part.times * max(x.numel() for x in part[:1])
+
+
+def test_work_in_cache_is_a_limit() -> None:
+    result = made_up("row", 4, 4, 2, 1)
+    assert to_limit(result) == 2.0
+    result.work = 1.9
+    assert "over 1.15 of it or of the same work in cache, whichever takes longer: none" in verdict([result])
