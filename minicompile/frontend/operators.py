@@ -63,8 +63,12 @@ def binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Val
 
 def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
     other = right if isinstance(left, TensorValue) else left
-    if op in (operator.eq, operator.ne) and isinstance(other, ConstantValue) and other.value is None:
+    is_text = issubclass(other.python_type(), (str, bytes)) if isinstance(other, (ConstantValue, OpenValue)) else False
+    is_none = isinstance(other, ConstantValue) and other.value is None
+    if op in (operator.eq, operator.ne) and (is_none or is_text):
         return ConstantValue(op is operator.ne)
+    if is_text:  # `"%s" % tensor` would show the fake one
+        raise unsupported(f"{op.__name__} of {left.describe()} and {right.describe()} cannot be traced.")
     if isinstance(other, ObjectValue):
         return _tensor_with_object(tr, op, left, right, other)
     if not isinstance(left, TensorValue):  # `0 += tensor` makes a new object, and FX could not even print it

@@ -56,6 +56,8 @@ PROGRAMS = {
     "text by format": lambda x: (x + 1, "{} x {:>4}".format(*x.shape), "{1}{{{0}".format(x.shape[0], "a")),  # noqa: UP030, UP032
     "text by join": lambda x: (x + 1, "x".join(str(size) for size in x.shape), ", ".join(map(str, [*x.shape, 3]))),
     "max of sizes": lambda x: torch.zeros(max(x.shape[0], 4)) + min(x.shape[0], 3),
+    "max that is now this, now that": lambda x: (torch.zeros(max(10, x.shape[0] - 2)) + 1, x * max(*x.shape, 8)),
+    "min that is now this, now that": lambda x: (x[: min(8, len(x))].sum(0), F.pad(x, (0, 0, 0, max(0, 9 - len(x))))),
 }  # fmt: skip
 
 

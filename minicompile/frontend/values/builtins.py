@@ -22,7 +22,7 @@ from .annotations import AnnotationValue
 from .base import Kwargs, NotConstant, Value, fail
 from .callables import RULES, Rule, class_object, rule
 from .computed import call_computed
-from .constant import ConstantValue, SymIntValue, specialized
+from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .data_floats import call_data_float
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
 from .objects import ObjectValue
@@ -406,12 +406,18 @@ def _extreme(name: str, op: Any) -> Rule:
             if default is not None:
                 return default
             fail(ValueError(f"{name}() arg is an empty sequence"))
+        pick = torch.sym_max if op is operator.gt else torch.sym_min
+        open_extreme = _extreme_of_sizes(tr, pick, values) if measure is None else None
+        if open_extreme is not None:
+            return open_extreme
         best = 0
         for index in range(1, len(values)):
             is_better = binary(tr, op, keys[index], keys[best])
             if isinstance(is_better, ConditionValue) and measure is None:
                 of_floats = call_data_float(tr, max if op is operator.gt else min, values)
-                return of_floats or _extreme_of_data(tr, torch.sym_max if op is operator.gt else torch.sym_min, values)
+                if of_floats is None:
+                    raise unsupported_call(f"{name}()", "gets a number that depends on data, and one of another kind")
+                return of_floats
             if is_better.truth(tr):
                 best = index
         return values[best]
@@ -419,11 +425,13 @@ def _extreme(name: str, op: Any) -> Rule:
     return trace
 
 
-def _extreme_of_data(tr: Tracer, pick: Any, values: list[Value]) -> Value:
-    """The largest or smallest of ints of which some depend on data."""
-    numbers = [value.sym if isinstance(value, SymIntValue) else value.const(tr) for value in values]
+def _extreme_of_sizes(tr: Tracer, pick: Any, values: list[Value]) -> Value | None:
+    """The largest or smallest of ints of which some are open, which it leaves open; None for anything else."""
+    if not any(isinstance(value, SymIntValue) for value in values) or len(values) == 1:
+        return None
+    numbers = [value.sym if isinstance(value, SymIntValue) else getattr(value, "value", None) for value in values]
     if not all(type(number) in (int, torch.SymInt) for number in numbers):
-        raise unsupported_call("max() or min()", "gets a number that depends on data, and one that is no int")
+        return None
     return tr.number(functools.reduce(pick, numbers))
 
 
@@ -464,6 +472,12 @@ def _divmod(tr: Tracer, left: Value, right: Value) -> Value:
     from .containers import SequenceValue
 
     a, b = left.realize(tr), right.realize(tr)
+    for value, other, name in ((a, b, "__divmod__"), (b, a, "__rdivmod__")):
+        own = value.dunder(tr, name) if isinstance(value, ObjectValue) else None
+        if own is not None:
+            return own.call(tr, [other], {})
+    if not all(isinstance(value, (ConstantValue, OpenValue)) for value in (a, b)):
+        raise unsupported_call("divmod()")
     return SequenceValue(tuple, [binary(tr, operator.floordiv, a, b), binary(tr, operator.mod, a, b)])
 
 

@@ -132,6 +132,7 @@ class SymIntValue(OpenValue):
         number = other.sym if isinstance(other, SymIntValue) else other.const(tr) if _is_number(other) else None
         if number is None:
             return None
+        number = int(number) if isinstance(number, bool) else number
         try:
             result = _exact(op, number, self.sym) if swapped else _exact(op, self.sym, number)
         except TypeError:  # what ints can and symbolic ints cannot
