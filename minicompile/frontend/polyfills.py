@@ -1,5 +1,5 @@
-"""Functions of the standard library in Python, to be traced in the place of the originals: those of `itertools` are
-written in C, others keep what cannot be traced.
+"""Functions of the standard library in Python, to be traced in the place of the originals: those of `itertools` and
+`heapq` are written in C, others keep what cannot be traced.
 
 In and out: as documented for the function of the same name; each asks its arguments for elements exactly when the
 original does. Nothing here is ever run, only traced.
@@ -207,3 +207,55 @@ def bound_dispatch(self, obj, cls=None):
         return dispatch(args[0].__class__).__get__(obj, cls)(*args, **kwargs)
 
     return method
+
+
+def heappush(heap, item):
+    heap.append(item)
+    _sift_down(heap, 0, len(heap) - 1)
+
+
+def heappop(heap):
+    last = heap.pop()
+    if not heap:
+        return last
+    return heapreplace(heap, last)
+
+
+def heapreplace(heap, item):
+    result = heap[0]
+    heap[0] = item
+    _sift_up(heap, 0)
+    return result
+
+
+def heappushpop(heap, item):
+    if heap and heap[0] < item:
+        return heapreplace(heap, item)
+    return item
+
+
+def heapify(heap):
+    for position in reversed(range(len(heap) // 2)):
+        _sift_up(heap, position)
+
+
+def _sift_down(heap, start, position):
+    item = heap[position]
+    while position > start:
+        parent = (position - 1) >> 1
+        if not item < heap[parent]:
+            break
+        heap[position] = heap[parent]
+        position = parent
+    heap[position] = item
+
+
+def _sift_up(heap, position):
+    start, item = position, heap[position]
+    while (child := 2 * position + 1) < len(heap):
+        if child + 1 < len(heap) and not heap[child] < heap[child + 1]:
+            child += 1
+        heap[position] = heap[child]
+        position = child
+    heap[position] = item
+    _sift_down(heap, start, position)

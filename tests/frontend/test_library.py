@@ -246,6 +246,27 @@ def bisect_and_heapq(x: Tensor, heap: list[int]) -> Any:
     return x, heapq.heappop(heap), heap, bisect.bisect_left([1, 3, 5], 3), heapq.nlargest(2, [1, 5, 3])
 
 
+class Task:
+    def __init__(self, order: int, value: Any) -> None:
+        self.order, self.value = order, value
+
+    def __lt__(self, other: Any) -> bool:
+        return self.order < other.order
+
+
+@program(X, [(4, 0)])
+def heaps_of_pairs_and_objects(x: Tensor, heap: list[Any]) -> Any:
+    for i in range(6):
+        heapq.heappush(heap, (i * 7 % 6, i, x * i))
+    taken = heapq.heappop(heap), heapq.heappushpop(heap, (2, 9, x)), heapq.heapreplace(heap, (0, -1, x))
+    pairs = [(v, x + v) for v in (5, 3, 8, 1, 9, 2)]
+    heapq.heapify(pairs)
+    tasks: list[Any] = []
+    for i in (3, 1, 2):
+        heapq.heappush(tasks, Task(i, x * i))
+    return taken, heap, pairs, [heapq.heappop(tasks).value for _ in range(3)], heapq.heappushpop([], x)
+
+
 # ---- text ----
 
 

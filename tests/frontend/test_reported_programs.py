@@ -5,6 +5,7 @@ gradients under autocast, tensors that no graph may hold. One graph where that c
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 from typing import Any
@@ -302,6 +303,26 @@ def test_tensors_have_no_divmod():
                 run(X)
             found.append(str(error.value))
         assert found[0] == found[1]
+
+
+def test_a_class_that_is_registered_later():
+    class Shape(abc.ABC):
+        pass
+
+    class Round(Shape):
+        pass
+
+    def fn(x, v):
+        return x * 2 if isinstance(v, Shape) else x
+
+    compiled = minicompile.compile(fn, fullgraph=True)
+    square = Pair()
+    for register in (False, True):
+        if register:
+            Shape.register(Pair)
+        for v in (square, Round(), 3, square):
+            assert_same(compiled(X, v), fn(X, v))
+    assert len(compiled.entries) == 4
 
 
 def test_an_int_compared_with_a_truth_stays_open():

@@ -9,14 +9,17 @@ import abc
 import functools
 import math
 import operator
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.kinds import ConstantGuard
 from .. import directives
 from ..breaks import Break, BreakKind, unsupported_call
+from ..computed_sources import CallSource
 from ..data_dependent import ConditionValue
 from .annotations import AnnotationValue
 from .base import Kwargs, NotConstant, Value, fail
@@ -102,7 +105,16 @@ def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
     if type(wanted).__instancecheck__ not in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
         if wanted not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise unsupported_call("isinstance()", "with this class cannot be traced")
-    return issubclass(kind, wanted)
+    found = issubclass(kind, wanted)
+    if isinstance(wanted, abc.ABCMeta) and wanted not in kind.__mro__ and not _is_library(wanted):
+        call = functools.partial(issubclass, kind, wanted)  # `register` may give it another answer
+        tr.guard(ConstantGuard(CallSource(tr.anchor(call)), found))
+    return found
+
+
+def _is_library(cls: type) -> bool:
+    package = cls.__module__.partition(".")[0]
+    return package in sys.stdlib_module_names or package == "torch"
 
 
 @rule(type)

@@ -1,6 +1,7 @@
-"""`heapq` and `bisect` on lists of constants.
+"""`heapq` and `bisect` on lists.
 
-In: lists whose elements can be compared while tracing. Out: the list rearranged, as one write of all its elements.
+In: lists whose elements can be compared while tracing. Out: the list rearranged, for constants as one write of all its
+elements, for others (pairs of a number and a tensor) by `heapq`'s own steps in Python.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import bisect
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from .. import polyfills
 from ..breaks import unsupported_call
 from .base import NotConstant, Value, fail
 from .callables import rule
@@ -29,7 +31,7 @@ def _heap_rule(fn: Any) -> None:
             numbers = owner.const(tr)
             arguments = [item.realize(tr).const(tr) for item in items]
         except NotConstant:
-            raise unsupported_call(f"heapq.{fn.__name__}()", "compares objects that are no constants") from None
+            return tr.constant(getattr(polyfills, fn.__name__)).call(tr, [owner, *items], {})
         try:
             result = fn(numbers, *arguments)
         except Exception as error:
