@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .backends import check_mode, check_options, compile_or_fall_back, with_mode
+from .pipeline import EagerGraph
 
 
 def minicompile_backend(
@@ -38,7 +39,11 @@ def minicompile_backend(
     check_options(options)
 
     def compiler(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(compile_or_fall_back(graph, inputs, options=with_mode(mode, options)))
+        if any(node.meta.get("unbacked_bindings") for node in graph.graph.nodes):
+            made: Callable[..., Any] = EagerGraph(graph, "a number or a size in it depends on data")
+        else:
+            made = compile_or_fall_back(graph, inputs, options=with_mode(mode, options))
+        return make_boxed_func(made)
 
     backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler)
     return backend(gm, example_inputs)

@@ -99,3 +99,23 @@ torch.compile(torch.relu, backend="minicompile", options={"speed": 11})(torch.on
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
     assert re.search("unknown option 'speed'; known options: .*exact_rounding", done.stderr), done.stderr
+
+
+DATA = {
+    "a float": lambda x, m: (x * x.sum().item(), x.sum().item(), x.clamp(max=x[0, 0].item())),
+    "an int": lambda x, m: (x * m.sum().item(), m.sum().item() + 1),
+    "a size": lambda x, m: (x[m] * 2, m.nonzero() + 1),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_numbers_that_depend_on_data_run_as_captured(name: str) -> None:
+    import torch._dynamo.config as theirs
+
+    torch._dynamo.reset()
+    fn = DATA[name]
+    with theirs.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(fn, backend="minicompile", fullgraph=True)
+        for count in (3, 0, 1):
+            x, m = torch.randn(4, 2), torch.arange(4) < count
+            torch.testing.assert_close(compiled(x, m), fn(x, m))
