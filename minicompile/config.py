@@ -58,7 +58,7 @@ OPTIONS: dict[str, Option] = {
         _constant(None), (bool, _NONE), "symbolic sizes: always, never, or (None) once a size was seen to change"
     ),
     "capture_scalar_outputs": Option(
-        _constant(False), (bool,), "`item()`, `int()`, `tolist()` of integer tensors are numbers of the graph, no break"
+        _constant(False), (bool,), "`item()`, `int()`, `float()`, `tolist()` give numbers of the graph, no break"
     ),
     "capture_dynamic_output_shape_ops": Option(
         _constant(False), (bool,), "operators whose result has as many elements as the data says are no graph breaks"
