@@ -21,6 +21,7 @@ import torch
 from ..ir.symbols import dim_text
 from ..ir.types import SizeType
 from .double_backward import DoubleBackward, why_not
+from .one_by_one import OneByOne
 from .training_call import make_call
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Backward:
             for tangent, strides in zip(tangents, self._strides, strict=True)
         ]
         for i, strides in self._unsure.items():
-            saved[i] = _as_promised(saved[i], strides(*sizes))
+            if saved[i] is not None:  # not needed for these tangents
+                saved[i] = _as_promised(saved[i], strides(*sizes))
         boxed = [*sizes, *saved, *laid_out]
         saved.clear()
         return run(boxed)
@@ -194,6 +196,7 @@ def _make_function(graph: TrainingGraph) -> type[torch.autograd.Function]:
     first_size = len(split.forward.outputs) - split.n_sizes
     plain = [i for i in range(n_results) if i not in tangents]
     places = {s.index: i for i, s in enumerate(saved) if s.is_input}
+    one_by_one = OneByOne(split.backward, [node.op == "input" for node in split.cut], len(tangents))
     reason = why_not(joint.graph, joint.plan, tangents)
     again = DoubleBackward(graph.gm.forward, joint.plan, tangents, places, graph.grad_mode, reason)
 
@@ -210,9 +213,19 @@ def _make_function(graph: TrainingGraph) -> type[torch.autograd.Function]:
         given = [gradients[i] for i in tangents]
         if torch.is_grad_enabled():
             return again.run(ctx.remembered, ctx.saved_tensors, given)
-        kept = list(ctx.saved_tensors)
+        return backward(ctx.sizes, kept_for(ctx, given), given)
+
+    def kept_for(ctx: Any, given: list[Any]) -> list[Any]:
+        try:
+            kept = list(ctx.saved_tensors)
+        except RuntimeError:  # freed, but perhaps for other results than these
+            left = one_by_one.take(ctx, given)
+            if left is None:
+                raise
+            return left
+        one_by_one.leave(ctx, kept, given)
         ctx.maybe_clear_saved_tensors()
-        return backward(ctx.sizes, kept, given)
+        return kept
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward_)}
     return type("Minicompile", (torch.autograd.Function,), members)
