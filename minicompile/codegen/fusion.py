@@ -91,6 +91,7 @@ class _Fusion:
         self.inlined = self._inlined()
         self.units: dict[int, Unit] = {}
         self.unit_of: dict[Node, Unit] = {}
+        self.read_by: dict[Unit, dict[Node, None]] = {}
         self.after_effect: dict[Unit, set[Unit]] = {}  # calls with effects keep their order
         self.decisions: list[tuple[frozenset[Node], frozenset[Node], FusionDecision]] = []
         self._make_units()
@@ -201,23 +202,25 @@ class _Fusion:
                     stack.append(base)
         return sorted(found, key=self.position.__getitem__)
 
-    def _reads(self, unit: Unit) -> Iterator[tuple[Node, Node]]:
-        """(operand, the node under it) for each operand that comes from outside the unit."""
-        inside = set(unit.members)
-        for node in unit.members:
-            for arg in node.operands():
-                if not isinstance(arg.type, TensorType):
-                    if arg.op == "extern":
-                        yield arg, arg
-                    continue
-                base = self.views.base(arg)
-                if base not in inside:
-                    yield arg, base
+    def _reads(self, unit: Unit) -> Mapping[Node, None]:
+        """The nodes under the operands that come from outside of the unit, each once, in order."""
+        if unit not in self.read_by:
+            inside = set(unit.members)
+            operands = (arg for node in unit.members for arg in node.operands())
+            bases = (self._read_as(arg) for arg in operands)
+            self.read_by[unit] = {base: None for base in bases if base is not None and base not in inside}
+        return self.read_by[unit]
+
+    def _read_as(self, arg: Node) -> Node | None:
+        """What an operand is read from; None for what is no tensor and not computed by a call."""
+        if isinstance(arg.type, TensorType):
+            return self.views.base(arg)
+        return arg if arg.op == "extern" else None
 
     def _sources(self, unit: Unit) -> set[Unit]:
         """Units whose results the unit reads."""
         found = set()
-        for _, base in self._reads(unit):
+        for base in self._reads(unit):
             node: Node = base.args[0] if base.op == "getitem" else base
             if node in self.unit_of:
                 found.add(self.unit_of[node])
@@ -232,7 +235,7 @@ class _Fusion:
         neighbours: dict[int, Unit] = {u.index: u for u in self._sources(unit)}
         for node in unit.own:
             neighbours.update((u.index, u) for u in self._readers(node))
-        for _, base in self._reads(unit):
+        for base in self._reads(unit):
             readers = self._readers(base) if base.op not in CREATION else []
             if len(readers) <= (MAX_SHARING if _bytes(base) > SCALAR else MAX_SHARING_A_SCALAR):
                 neighbours.update((u.index, u) for u in readers)
@@ -259,8 +262,7 @@ class _Fusion:
         """Bytes that one kernel moves less than two."""
         saved = 0
         both = first.own | second.own
-        first_reads = {base for _, base in self._reads(first)}
-        second_reads = {base for _, base in self._reads(second)}
+        first_reads, second_reads = self._reads(first).keys(), self._reads(second).keys()
         for shared in first_reads & second_reads:
             saved += _bytes(shared, self.graph.symbols) if shared.op not in CREATION else 0
         for one, reads in ((first, second_reads), (second, first_reads)):
