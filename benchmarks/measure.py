@@ -77,7 +77,7 @@ def measure(row: Row, *, inductor: bool, rounds: int) -> Result:
         _add_bound(row, result, candidates, args, expected)
         with pinned():
             result.times = interleaved(candidates, rounds=rounds)
-            _work(row, result, rounds)
+        _work(row, result, rounds)
     _count(result, calls.get(OURS))
     _forget()
     return result
@@ -120,9 +120,11 @@ def _work(row: Row, result: Result, rounds: int) -> None:
     """Time the row's `part`, whose data stays in cache, again and again."""
     if row.part is None or OURS not in result.times:
         return
-    part, whole = row.part.make(), row.part.times
-    compiled = minicompile.compile(part[0], dynamic=False)
-    result.work = whole * interleaved({OURS: _bind(compiled, part[1])}, rounds=2 * rounds)[OURS].median
+    fn, args = row.part.make()
+    call = _bind(minicompile.compile(fn, dynamic=False), args)
+    call()
+    with pinned():
+        result.work = row.part.times * interleaved({OURS: call}, rounds=2 * rounds)[OURS].median
 
 
 def _add_bound(
@@ -130,11 +132,10 @@ def _add_bound(
 ) -> None:
     read = bytes_of([tensor for i, arg in enumerate(args) if i not in row.skip_bytes for tensor in tensors_of([arg])])
     read += row.gathered
-    result.moved = read + bytes_of(tensors_of([expected]))
+    written = bytes_of(tensors_of([expected]))
+    result.moved = read + written
     if row.memory_bound:
-        # a step in place writes most of what it reads
-        written = bytes_of(tensors_of([expected])) or result.moved * 3 // 4
-        candidates[BOUND] = bound(read, written)
+        candidates[BOUND] = bound(read, written or read * 3 // 4)  # a step in place writes most of what it reads
 
 
 def _count(result: Result, compiled: Any) -> None:

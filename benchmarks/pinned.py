@@ -21,8 +21,8 @@ from minicompile.codegen.cpp import translation_unit
 from minicompile.runtime.cpp_build import build_shared_object
 from minicompile.runtime.launch import load_kernel
 
-_WORDS = 16
-"""Of 64 bits in a set of processors: 1024 of them, as many as glibc's own."""
+_BYTES = 128
+"""Of a set of processors, a bit for each of 1024, as in glibc's own."""
 
 _SOURCE = """
 extern "C" int omp_get_thread_num(void);
@@ -46,7 +46,7 @@ def pinned() -> Iterator[None]:
     """See the module's docstring. Does nothing where there are more threads than processors, or none to choose."""
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     threads = torch.get_num_threads()
-    if threads > len(allowed) or allowed[-1] >= 64 * _WORDS:
+    if threads > len(allowed) or allowed[-1] >= 8 * _BYTES:
         yield
         return
     _move([[processor] for processor in allowed[:threads]])
@@ -57,12 +57,6 @@ def pinned() -> Iterator[None]:
 
 
 def _move(sets: list[list[int]]) -> None:
-    words = torch.zeros(len(sets), _WORDS, dtype=torch.int64)
-    for row, processors in zip(words, sets, strict=True):
-        for processor in processors:
-            row[processor // 64] |= _bit(processor % 64)
-    _place()(words, len(sets), _WORDS * 8)
-
-
-def _bit(place: int) -> int:
-    return 1 << place if place < 63 else -(1 << 63)
+    masks = (sum(1 << processor for processor in processors) for processors in sets)
+    rows = b"".join(mask.to_bytes(_BYTES, "little") for mask in masks)
+    _place()(torch.frombuffer(bytearray(rows), dtype=torch.uint8), len(sets), _BYTES)

@@ -107,10 +107,10 @@ def verdict(results: Sequence[Result]) -> list[str]:
                 slow = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio < 1]
                 lines.append(f"{kind} × {over}: geometric mean {geometric_mean(ratios.values()):.2f}, "
                              f"below 1: {', '.join(slow) or 'none'}")  # fmt: skip
-    far = [f"{r.name} {over:.2f}" for r in kernels if (over := to_bound(r)) is not None and over > 1.15]
-    lines.append(f"over 1.15 of the bandwidth bound: {', '.join(far) or 'none'}")
-    far = [f"{r.name} {over:.2f}" for r in kernels if (over := to_limit(r)) is not None and over > 1.15]
-    lines.append(f"over 1.15 of it or of the same work in cache, whichever takes longer: {', '.join(far) or 'none'}")
+    limits = ((to_bound, "the bandwidth bound"), (to_limit, "it or of the same work in cache, whichever takes longer"))
+    for measure, name in limits:
+        far = [f"{r.name} {over:.2f}" for r in kernels if (over := measure(r)) is not None and over > 1.15]
+        lines.append(f"over 1.15 of {name}: {', '.join(far) or 'none'}")
     lines += [f"{r.name}: {_share(r, EAGER)} of eager's time, {_share(r, INDUCTOR)} of torch.compile's"
               for r in results if r.kind == "call"]  # fmt: skip
     firsts = [r.first[OURS] / r.first[INDUCTOR] for r in results if {OURS, INDUCTOR} <= r.first.keys()]

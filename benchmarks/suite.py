@@ -57,14 +57,14 @@ class Row:
 
 
 def _row(
-    name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, **how: Any
-) -> Row:
-    """A row whose arguments are random tensors. `rows`: of the first argument, for the part that stays in cache."""
+    name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32,
+    rows: int | None = None, **how: Any,
+) -> Row:  # fmt: skip
+    """A row whose arguments are random tensors. `rows`: of those like the first, for the part that stays in cache."""
     part = None
-    if "rows" in how:
-        first = shapes[0]
-        small = ((how["rows"], *first[1:]), *((how["rows"], *s[1:]) if s == first else s for s in shapes[1:]))
-        part = Part(_random(fn, small, dtype), first[0] / how.pop("rows"))
+    if rows is not None:
+        small = [(rows, *shape[1:]) if shape == shapes[0] else shape for shape in shapes]
+        part = Part(_random(fn, small, dtype), shapes[0][0] / rows)
     return Row(name, _random(fn, shapes, dtype), part=part, **how)
 
 
