@@ -63,7 +63,7 @@ def binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Val
 
 def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
     other = right if isinstance(left, TensorValue) else left
-    is_text = issubclass(other.python_type(), (str, bytes)) if isinstance(other, (ConstantValue, OpenValue)) else False
+    is_text = isinstance(other, (ConstantValue, OpenValue)) and issubclass(other.python_type(), (str, bytes))
     is_none = isinstance(other, ConstantValue) and other.value is None
     if op in (operator.eq, operator.ne) and (is_none or is_text):
         return ConstantValue(op is operator.ne)

@@ -9,6 +9,7 @@ original does. Nothing here is ever run, only traced.
 
 from __future__ import annotations
 
+import heapq
 import operator
 from typing import Any
 
@@ -211,7 +212,7 @@ def bound_dispatch(self, obj, cls=None):
 
 def heappush(heap, item):
     heap.append(item)
-    _sift_down(heap, 0, len(heap) - 1)
+    heapq._siftdown(heap, 0, len(heap) - 1)
 
 
 def heappop(heap):
@@ -224,7 +225,7 @@ def heappop(heap):
 def heapreplace(heap, item):
     result = heap[0]
     heap[0] = item
-    _sift_up(heap, 0)
+    heapq._siftup(heap, 0)
     return result
 
 
@@ -236,26 +237,4 @@ def heappushpop(heap, item):
 
 def heapify(heap):
     for position in reversed(range(len(heap) // 2)):
-        _sift_up(heap, position)
-
-
-def _sift_down(heap, start, position):
-    item = heap[position]
-    while position > start:
-        parent = (position - 1) >> 1
-        if not item < heap[parent]:
-            break
-        heap[position] = heap[parent]
-        position = parent
-    heap[position] = item
-
-
-def _sift_up(heap, position):
-    start, item = position, heap[position]
-    while (child := 2 * position + 1) < len(heap):
-        if child + 1 < len(heap) and not heap[child] < heap[child + 1]:
-            child += 1
-        heap[position] = heap[child]
-        position = child
-    heap[position] = item
-    _sift_down(heap, start, position)
+        heapq._siftup(heap, position)

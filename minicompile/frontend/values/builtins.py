@@ -260,7 +260,7 @@ def _in_any_order(tr: Tracer, iterable: Value, key: Value | None) -> Iterator[Va
     from .containers import SetValue
 
     value = iterable.realize(tr)
-    is_by_itself = key is None or (isinstance(key.realize(tr), ConstantValue))
+    is_by_itself = key is None or isinstance(key.realize(tr), ConstantValue)
     if isinstance(value, SetValue) and is_by_itself and {type(item) for item in value.entries} in ({int}, {str}):
         return list(value.entries.values())
     return each(tr, iterable)
