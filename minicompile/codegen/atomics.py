@@ -156,13 +156,11 @@ _EMBEDDING = _aten.embedding_dense_backward.default
 
 def _embedding_gradient(grad: Tensor, indices: Tensor, size: Any, padding: Any, by_frequency: bool) -> Tensor:
     """The sum of a half type is made in float32, as ATen's is."""
-    wide = grad.dtype in DTYPES
     width = grad.shape[-1] if grad.dim() else 1
-    if by_frequency or not wide and (indices.numel() <= SHORT or size * width > LARGE):
+    is_wide, elements = grad.dtype in DTYPES, size * width
+    pays = elements != 0 and (is_wide or indices.numel() > SHORT and elements <= LARGE)
+    if by_frequency or not pays or torch.are_deterministic_algorithms_enabled() or indices.dtype not in INDICES:
         return _EMBEDDING(grad, indices, size, padding, by_frequency)
-    dtype = grad.dtype if wide else torch.float32
-    index, source = indices.reshape(-1), grad.reshape(indices.numel(), width)
-    if torch.are_deterministic_algorithms_enabled() or index.dtype not in INDICES or size * width == 0:
-        return _EMBEDDING(grad, indices, size, padding, by_frequency)
-    rows = Rows(grad.new_zeros((size, width), dtype=dtype), 0, index, source)
-    return _added(rows, rows.base, padding).to(grad.dtype)
+    zeros = grad.new_zeros((size, width), dtype=grad.dtype if is_wide else torch.float32)
+    rows = Rows(zeros, 0, indices.reshape(-1), grad.reshape(indices.numel(), width))
+    return _added(rows, zeros, padding).to(grad.dtype)

@@ -40,6 +40,7 @@ static inline void mc_stream(void *target, const void *source, int64_t bytes) { 
 // to[a * along + b] = from[a + b * stride] for a < rows, b < columns: a tile that is read as it lies. In AVX-512 by squares of as
 // many vectors as one has elements: each round interleaves vectors i and i + N / 2, a perfect shuffle of the whole square, and
 // log2 N perfect shuffles of N × N elements transpose them.
+template <class T> static inline void mc_square(const T *, int64_t, T *, int64_t) {}
 #if defined(__AVX512F__) && !defined(__clang__)
 template <int N, class T, class I> static inline void mc_square(const T *from, int64_t stride, T *to, int64_t along, I low, I high) {
   typedef T vector __attribute__((vector_size(64)));
@@ -76,10 +77,8 @@ static inline void mc_square(const int32_t *from, int64_t stride, int32_t *to, i
 static inline void mc_square(const int64_t *from, int64_t stride, int64_t *to, int64_t along) {
   mc_square((const double *)from, stride, (double *)to, along);
 }
-template <class T> static inline void mc_square(const T *, int64_t, T *, int64_t) {}
 #define MC_SQUARE(T) (sizeof(T) >= 4 ? 64 / (int64_t)sizeof(T) : 0)
 #else
-template <class T> static inline void mc_square(const T *, int64_t, T *, int64_t) {}
 #define MC_SQUARE(T) (int64_t)0
 #endif
 template <class T>

@@ -254,7 +254,7 @@ class _Fusion:
         """For each node those that read it, also through nodes that each of their readers computes again."""
         found: dict[Node, tuple[Node, ...]] = {}
         for node in (*reversed(self.graph.nodes), *self.graph.inputs):
-            through = (found[user] if user in self.inlined else (user,) for user in self.users.get(node, ()))
+            through = (found[user] if user in self.inlined else (user,) for user in self.users[node])
             found[node] = tuple(dict.fromkeys(itertools.chain.from_iterable(through)))
         return found
 

@@ -70,7 +70,7 @@ def _costs_more(node: Node, limit: int) -> bool:
     while stack and cost <= limit:
         current = stack.pop()
         if isinstance(current, Node) and current.op in (*POINTWISE, "cast"):
-            cost += max(POINTWISE[current.op].cost, 1) if current.op in POINTWISE else 1
+            cost += POINTWISE[current.op].cost if current.op in POINTWISE else 1
             stack.extend(current.args)
     return cost > limit
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..ir.graph import BufferView, Graph, InputView, Node
+from ..ir.graph import Graph, InputView, Node
 from ..lowering.undefined import without_tangents
 
 
@@ -69,12 +69,5 @@ class OneByOne:
 def _read(graph: Graph) -> Iterator[Node]:
     for node in graph.nodes:
         yield from node.operands()
-    for out in graph.outputs:
-        if isinstance(out, Node):
-            yield out
-        elif isinstance(out, BufferView):
-            yield out.buffer
-        elif isinstance(out, InputView):
-            yield graph.inputs[out.input]
-
-
+    yield from graph.roots()
+    yield from (graph.inputs[out.input] for out in graph.outputs if isinstance(out, InputView))
