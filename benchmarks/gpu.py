@@ -2,10 +2,11 @@
 
     python -m benchmarks.gpu [--only REGEX] [--models] [--no-inductor] [--rounds N] [--out FILE]
 
-A kernel row's time is the GPU's own, between two events, with the L2 cache flushed before each call; candidates take
-turns. A model's turn starts on an idle GPU and is four calls back to back, divided by four. *bytes* is what must be
-read and written at least; *of copy* is the time of a copy (for reductions: of a read) of as many bytes in the same run,
-over ours. Host time is what the calling thread spends on a call. A first call is made with empty caches.
+A kernel row's time is the GPU's own, between two events, of the second of two calls, with the L2 cache flushed before
+each; candidates take turns. A model's turn starts on an idle GPU and is four calls back to back, divided by four.
+*bytes* is what must be read and written at least; *of copy* is the time of a copy (for reductions: of a read) of as
+many bytes in the same run, over ours. Host time is what the calling thread spends on a call; the driver's own time for
+a launch is measured beside it. A first call is made with empty caches.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from . import gpu_measure
     from .gpu_suite import MODELS, SUITE
+    from .launch_bound import launch_seconds
 
     if not torch.cuda.is_available():
         print("no GPU: nothing measured")
@@ -83,9 +85,12 @@ def _run(args: argparse.Namespace) -> int:
     for row in rows:
         results.append(_guarded(row, lambda row=row: gpu_measure.measure(row, not args.no_inductor, args.rounds)))
         print(_line(results[-1]), flush=True)
+    launch = launch_seconds()
     Console(width=None if sys.stdout.isatty() else 190).print(table(results, torch.cuda.get_device_name()))
+    print(f"the driver alone takes {1e6 * launch:.2f} µs of the host for a launch")
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps({"machine": gpu_measure.machine(), "rows": [vars(r) for r in results]}, indent=1))
+    machine = {**gpu_measure.machine(), "launch": launch}
+    args.out.write_text(json.dumps({"machine": machine, "rows": [vars(r) for r in results]}, indent=1))
     return int(any(result.problems for result in results))
 
 

@@ -117,6 +117,7 @@ def _bound(row: GpuRow, result: GpuResult, fn: Any, args: tuple[Any, ...]) -> No
         return
     out = fn(*(copy.deepcopy(args) if row.mutates else args))
     read = bytes_of([t for i, arg in enumerate(args) if i not in row.skip_bytes for t in tensors_of([arg])])
+    read += row.gathered
     written = bytes_of(tensors_of([out])) or read * 3 // 4
     result.moved = read + written
     call = _reader(read) if written * 20 < read else _copier(result.moved)
@@ -151,14 +152,18 @@ def _flusher() -> torch.Tensor:
 
 
 def device_seconds(calls: dict[str, Call], rounds: int, flush: bool) -> dict[str, float]:
-    """Median seconds on the device, candidates taking turns, one call each.
+    """Median seconds on the device, candidates taking turns.
 
-    With `flush`, the L2 cache is emptied first; that also gives the host a start, so its time does not show.
+    With `flush`, a turn is two calls of which the second is timed, and the L2 cache is emptied before each: the device
+    has just seen the same memory (else what the candidate before has touched would count: up to a tenth of a row of
+    500 MB, by lookups of pages), and the host has had a start, so its time does not show. The bound is measured alike.
     """
     events: dict[str, list[tuple[Any, Any]]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
             if flush:
+                _flusher().zero_()
+                call()
                 _flusher().zero_()
             events[name].append(_between_events(call))
         torch.cuda.synchronize()

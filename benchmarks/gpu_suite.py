@@ -27,6 +27,7 @@ class GpuRow:
         kind: "kernel", "call" (small: the cost of a call) or "model".
         mutates: whether the function writes its arguments.
         skip_bytes: indices of tensor arguments that are not read in full.
+        gathered: bytes that are read of those.
         graphs: whether mode="reduce-overhead" is measured too.
         train: whether a call is a forward and a backward.
         mode: what both compilers are asked for.
@@ -37,6 +38,7 @@ class GpuRow:
     kind: str = "kernel"
     mutates: bool = False
     skip_bytes: tuple[int, ...] = ()
+    gathered: int = 0
     graphs: bool = False
     train: bool = False
     mode: str | None = None
@@ -66,7 +68,7 @@ def _on_gpu(name: str, **how: Any) -> GpuRow:
         fn, args = row.make()
         return fn, tuple(_moved(arg) for arg in args)
 
-    return GpuRow(name, make, mutates=row.mutates, skip_bytes=row.skip_bytes, **how)
+    return GpuRow(name, make, mutates=row.mutates, skip_bytes=row.skip_bytes, gathered=row.gathered, **how)
 
 
 def _moved(arg: Any) -> Any:

@@ -20,6 +20,7 @@ from .kernel_ir import Affine, Axis, Batch, Kernel, Value, place_text, register_
 from .matmul_kernel import Product
 from .stages import stage
 from .triton_shape import Piece, Shape, shape_of
+from .triton_softmax import maximum_below, sums_to_one_or_more
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
 
 HEAD = """\
@@ -28,6 +29,10 @@ import triton.language as tl
 from minicompile.codegen.triton_prelude import *
 from minicompile.codegen.triton_special import *
 """
+
+
+FIRST = 8
+"""Loads that come before all else, at most: what they give takes registers."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +126,8 @@ class Printer:
 
     def _body(self) -> None:
         """Block-level values wait until a reduction needs them, then are printed piece by piece."""
-        if self.kernel.in_place and not self.kernel.is_reduction:
-            self._read_then_write()
+        if not self.kernel.is_reduction:
+            self._pointwise_body()
             return
         waiting: list[Value] = []
         for value in self.kernel.body:
@@ -136,12 +141,15 @@ class Printer:
                 self._emit(value)
         self._each_piece(waiting)
 
-    def _read_then_write(self) -> None:
-        """Where an output may be an input: all threads have read before one writes."""
-        for value in self.kernel.body:
-            if value.op != "store":
-                self._emit(value)
-        self._line("tl.debug_barrier()")
+    def _pointwise_body(self) -> None:
+        """Loads first, so that all are under way before something waits for one (a division has branches, over which
+        none is moved); where an output may be an input, all threads have read before one writes."""
+        loads = [value for value in self.kernel.body if value.op == "load" and not value.args][:FIRST]
+        rest = [value for value in self.kernel.body if value not in loads and value.op != "store"]
+        for value in (*loads, *rest):
+            self._emit(value)
+        if self.kernel.in_place:
+            self._line("tl.debug_barrier()")
         for value in self.kernel.stores():
             self._emit(value)
 
@@ -256,8 +264,10 @@ class Printer:
         self._prepare_divisor(value)
 
     def _prepare_divisor(self, value: Value) -> None:
-        if value in self.divisors:
-            name = self._name(value)
+        name = self._name(value)
+        if value in self.divisors and sums_to_one_or_more(value):
+            self._line(f"{name}_inverse = mc_div(1.0, {name})")
+        elif value in self.divisors:
             self._line(f"{name}_scale = mc_divisor_scale({name})")
             self._line(f"{name}_inverse = mc_div(1.0, {name} * {name}_scale)")
 
@@ -276,7 +286,10 @@ class Printer:
         if value.op == "cast":
             return cast_text(args[0], value.attrs["dtype"], value.dtype)
         if value.op == "div" and value in self.block and value.args[1] in self.divisors:
-            return f"({args[0]} * {args[1]}_inverse) * {args[1]}_scale"
+            quotient = f"{args[0]} * {args[1]}_inverse"
+            return quotient if sums_to_one_or_more(value.args[1]) else f"({quotient}) * {args[1]}_scale"
+        if maximum_below(value) is not None:
+            return f"mc_exp_below({args[0]})"
         return operation(value, args)
 
     def _check(self, value: Value, arg: str) -> str:

@@ -14,6 +14,7 @@ from ..ir.ops import SCANS
 from ..ir.symbols import dim_text
 from .kernel_ir import Value
 from .triton import Printer
+from .triton_softmax import PER_LANE, online_sum, sums_to_one_or_more
 from .triton_text import COMBINE, TL_TYPES, constant
 
 
@@ -25,7 +26,7 @@ class LoopPrinter(Printer):
         while k < len(loops):
             for value in self.stages.rows[k]:
                 self._emit(value)
-            total = self._online_sum(k)
+            total = online_sum(loops, k)
             if total is None:
                 self._loop(loops[k])
             else:
@@ -44,8 +45,8 @@ class LoopPrinter(Printer):
         masked = not isinstance(size, int) or size % lanes != 0
         self._lanes("start + tl.arange(0, RBLOCK)[None, :]", masked)
 
-    def _accumulator(self, name: str, start: str, dtype: torch.dtype) -> None:
-        self._line(f"{name} = tl.full([XBLOCK, RBLOCK], {start}, {TL_TYPES[dtype]})")
+    def _accumulator(self, name: str, start: str, dtype: torch.dtype, lanes: str = "RBLOCK") -> None:
+        self._line(f"{name} = tl.full([XBLOCK, {lanes}], {start}, {TL_TYPES[dtype]})")
 
     def _loop(self, loop: list[Value]) -> None:
         reduces = [value for value in loop if value.op == "reduce"]
@@ -81,39 +82,35 @@ class LoopPrinter(Printer):
 
     # --- online softmax -----------------------------------------------------------------------------------------
 
-    def _online_sum(self, k: int) -> Value | None:
-        """The sum of the next loop, if it and this loop's maximum can be computed together."""
-        loops = self.stages.loops
-        if k + 1 >= len(loops):
-            return None
-        here, there = ([v for v in loop if v.op in ("reduce", "scan", "store")] for loop in loops[k : k + 2])
-        if len(here) != 1 or len(there) != 1 or here[0].op != "reduce" or there[0].op != "reduce":
-            return None
-        largest, total = here[0], there[0]
-        kinds = largest.attrs["kind"], total.attrs["kind"], largest.dtype, total.dtype
-        if kinds != ("amax", "sum", torch.float32, torch.float32):
-            return None
-        power = total.args[0]
-        difference = power.args[0] if power.op == "exp" else power
-        below = difference.op == "sub" and difference.args == (largest.args[0], largest)
-        return total if below and largest.args[0] in self.block else None
-
     def _online_loop(self, loop: list[Value], total: Value) -> None:
+        """Whole blocks, then what is left of the row: lanes need no mask but there."""
         largest = next(value for value in loop if value.op == "reduce")
         high, sum_ = self._name(largest), self._name(total)
-        self._accumulator(f"{high}_acc", self._identity(largest), largest.dtype)
-        self._accumulator(f"{sum_}_acc", "0.0", total.dtype)
-        self._loop_head()
+        self._accumulator(f"{high}_acc", self._identity(largest), largest.dtype, f"RBLOCK // {PER_LANE}")
+        self._accumulator(f"{sum_}_acc", "0.0", total.dtype, f"RBLOCK // {PER_LANE}")
+        size, lanes = self.kernel.size("reduce"), self.shape.blocks["RBLOCK"]
+        self._line(f"for start in range(0, ({dim_text(size)}) // RBLOCK * RBLOCK, RBLOCK):")
+        self.indent += "    "
+        self._lanes("start + tl.arange(0, RBLOCK)[None, :]", masked=False)
+        self._online_step(loop, largest, sum_)
+        self.indent = self.indent[4:]
+        if not isinstance(size, int) or size % lanes != 0:
+            self._lanes(f"({dim_text(size)}) // RBLOCK * RBLOCK + tl.arange(0, RBLOCK)[None, :]", masked=True)
+            self._online_step(loop, largest, sum_)
+        self._finish(largest, high, f"{high}_acc")
+        self._finish(total, f"{sum_}_all", f"({sum_}_acc * mc_exp_below({high}_acc - {high}))")
+        self._line(f"{sum_} = tl.where(mc_isinf({high}), {self._of_infinite(total, high)}, {sum_}_all)")
+        self._prepare_divisor(total)
+        self._prepare_divisor(largest)
+
+    def _online_step(self, loop: list[Value], largest: Value, sum_: str) -> None:
+        high = self._name(largest)
         for value in loop:
             if value is not largest:
                 self._emit(value)
         self._line(f"{high}_in = {self._inside(largest)}")
-        self._line(f"{sum_}_acc = mc_online_sum({sum_}_acc, {high}_acc, {high}_in)")
-        self._line(f"{high}_acc = mc_maximum({high}_acc, {high}_in)")
-        self.indent = self.indent[4:]
-        self._finish(largest, high, f"{high}_acc")
-        self._finish(total, f"{sum_}_all", f"({sum_}_acc * mc_exp({high}_acc - {high}))")
-        # inf - inf: what the differences to an infinite maximum are in eager
-        self._line(f"{sum_} = tl.where(mc_isinf({high}), float(\"nan\"), {sum_}_all)")
-        self._prepare_divisor(total)
-        self._prepare_divisor(largest)
+        self._line(f"{sum_}_acc, {high}_acc = mc_online_sum({sum_}_acc, {high}_acc, {high}_in)")
+
+    def _of_infinite(self, total: Value, high: str) -> str:
+        """The sum where the maximum is infinite: inf - inf, as in eager, or where a zero has replaced it, e^±inf."""
+        return 'float("nan")' if sums_to_one_or_more(total) else f"mc_exp({high})"

@@ -20,6 +20,7 @@ from ..ir.symbols import evaluate
 from ..ir.types import Dim
 from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
 from .stages import stage
+from .triton_softmax import online_sum
 
 PERSISTENT = 8192
 """Longest row that is kept in registers."""
@@ -286,7 +287,26 @@ def _looped(kernel: Kernel, rows: int) -> Shape:
         lanes, warps = 2048, 8
     elif _reads_twice(kernel) and kernel.hint("reduce") * width > 2 * REREAD_BYTES:
         lanes, warps = REREAD_BYTES // max(width, 4), 32
+    elif _is_online(kernel):
+        lanes, warps = _online(kernel, rows, width)
     return Shape("rows", {"XBLOCK": 1, "RBLOCK": lanes}, ((kernel.size("parallel"), 1),), warps)
+
+
+def _is_online(kernel: Kernel) -> bool:
+    """Whether a loop computes a maximum and the sum of the exponentials below it."""
+    loops = stage(kernel, frozenset(axis.name for axis in kernel.of_kind("reduce")), 1 << 30).loops
+    return any(online_sum(loops, k) is not None for k in range(len(loops)))
+
+
+def _online(kernel: Kernel, rows: int, width: int) -> tuple[int, int]:
+    """Lanes and warps for maximum and sum in one loop: small programs if they are many and load 16 bytes at a time.
+
+    Measured on an H200, in percent of a read, by warps (4, 8, 16): 4096 rows of 32000 floats 95, 92, 93; 4096 of 50257
+    93, 96, 79; of 50257 bfloat16 67, 72, 57; of 128256 floats 1024 rows 97, 98, 98, 512 90, 96, 97, 256 68, 88, 97."""
+    size = kernel.size("reduce")
+    if rows >= 2 * PROGRAMS and isinstance(size, int) and size * width % 16 == 0:
+        return 1024, 4
+    return 2048, 8 if rows >= PROGRAMS else 16
 
 
 def _stores_rows(kernel: Kernel) -> bool:

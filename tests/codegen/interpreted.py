@@ -108,6 +108,14 @@ def test_softmax_of_long_rows_keeps_the_edges(name: str, kept: str, monkeypatch:
     check(lowered(lambda x: (x.log_softmax(1), x.softmax(1)), x), x)
 
 
+@pytest.mark.parametrize("name", [*EXTREMES, "all inf"])
+def test_logsumexp_of_long_rows_keeps_the_edges(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(monkeypatch, *KEPT["looped online"][:3])
+    row = torch.tensor({"all inf": [math.inf] * 900, **EXTREMES}[name]).repeat_interleave(3)
+    x = torch.stack([row, row.flip(0)])
+    check(lowered(lambda x: x.logsumexp(1, keepdim=True), x), x)
+
+
 @pytest.mark.parametrize("alike", [0, 800])
 @pytest.mark.parametrize("n", [65, 256, 300, 513, 700, 785, 1000, 1024, 1025])
 def test_rows_that_one_processor_holds(n: int, alike: int, monkeypatch: pytest.MonkeyPatch) -> None:

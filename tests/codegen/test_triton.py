@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -17,6 +19,7 @@ from minicompile.ir.graph import Graph
 from minicompile.ir.ops import POINTWISE
 from minicompile.ir.types import dtype_kind
 
+from ..lowering.support import lowered
 from .build import B, entropy, gelu, layer_norm, softmax
 from .in_interpreter import run_interpreted
 
@@ -53,6 +56,42 @@ def scorers() -> dict[str, Graph]:
     x, y = b.input(64, 96, dtype=torch.bfloat16), b.input(64, 96, dtype=torch.bfloat16)
     graphs["pointwise"] = b.finish(b.add(b.mul(b.relu(b.add(x, y)), 2.0), b.sigmoid(x)))
     return graphs
+
+
+SOFTMAXES = {
+    "softmax": (lambda x: x.softmax(1), 1, 0), "log_softmax": (lambda x: x.log_softmax(1), 1, 0),
+    "logsumexp": (lambda x: x.logsumexp(1), 1, 0), "of what is computed": (lambda x: (x * 2).softmax(1), 1, 0),
+    "another maximum": (lambda x: (x - (x * 2).amax(1, True)).exp(), 0, 0),
+    "a minimum": (lambda x: (x - x.amin(1, True)).exp(), 0, 0),
+    "a power": (lambda x: (x - x.amax(1, True)).exp2(), 0, 0),
+    "divided by another sum": (lambda x: (e := (x - x.amax(1, True)).exp()) / (e * e).sum(1, True), 1, 1),
+    "wide": (lambda x: x.double().softmax(1), 0, 0),
+}  # fmt: skip
+"""A function, how many of its exponentials are of a difference from the row's maximum, and how many divisions by a sum
+need that to be scaled."""
+
+
+@pytest.mark.parametrize("name", SOFTMAXES)
+def test_exponentials_below_the_maximum(name: str) -> None:
+    fn, below, scaled = SOFTMAXES[name]
+    x = torch.randn(600, 512)
+    (kernel,) = kernels(lowered(fn, x))
+    source = print_triton(kernel).source
+    assert source.count("mc_exp_below(") == below and source.count("mc_divisor_scale(") == scaled
+
+
+@pytest.mark.parametrize("fn", [lambda x: x.log_softmax(1), lambda x: x.logsumexp(1)])
+def test_maximum_and_sum_of_a_long_row_are_one_loop(fn: Any) -> None:
+    (kernel,) = kernels(lowered(fn, torch.empty(600, 70000)))
+    source = print_triton(kernel).source
+    assert source.count("mc_online_sum(") == 2 and "amax" not in source  # whole blocks, and the rest
+
+
+def test_loads_come_first() -> None:
+    x, y = torch.randn(2, 4096)
+    (kernel,) = kernels(lowered(lambda x, y: x.sigmoid() * y, x, y))
+    lines = [line for line in print_triton(kernel).source.splitlines() if " = " in line]
+    assert ["tl.load(" in line for line in lines[2:5]] == [True, True, False]
 
 
 @pytest.mark.parametrize("name", scorers())

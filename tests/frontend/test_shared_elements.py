@@ -110,3 +110,17 @@ def test_writing_over_what_is_read(part: str) -> None:
 @pytest.mark.parametrize("part", ["rows apart", "itself"])
 def test_writing_beside_what_is_read_is_one_graph(part: str) -> None:
     minicompile.compile(PARTS[part], fullgraph=True)(torch.ones(4, 4))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_argument_that_is_expanded_later(dynamic: bool) -> None:
+    """Strides that are constants are guarded with the tensor; only free ones need a guard of their own."""
+
+    def fn(x: Tensor) -> Tensor:
+        return x.add_(1)
+
+    compiled = minicompile.compile(fn, dynamic=dynamic)
+    for make in (lambda: torch.ones(4, 3), lambda: torch.ones(1, 3).expand(4, 3), lambda: torch.ones(4, 3)):
+        assert_same(outcome(compiled, make()), outcome(fn, make()))
+    guards = [str(guard) for guard in compiled.entries[0].guards]
+    assert any("do not share memory" in guard for guard in guards) == dynamic
