@@ -29,7 +29,7 @@ from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupporte
 from .data_dependent import Capture, NeedsSymbols, note_sizes
 from .eager_calls import is_new_leaf, makes_no_plain_tensor, says_where
 from .out_arguments import written_apart
-from .shared_elements import reads_what_it_writes, same_memory, writes_shared_elements
+from .shared_elements import reads_what_it_puts, reads_what_it_writes, same_memory, writes_shared_elements
 from .sources import ModuleMemberSource, Source
 from .uncounted_writes import WriteWatch
 from .values.base import NotConstant, Value
@@ -374,8 +374,11 @@ class GraphBuilder:
         if any(map(writes_shared_elements, written)):
             tr.changed()
             raise unsupported_call(f"{tr.name_of(target)}()", "writes to a view whose elements share memory")
-        puts = target in (operator.setitem, numpy_method, numpy_function)  # may write to a part of their operand
-        if not puts and reads_what_it_writes(written, nodes):
+        if target is operator.setitem:
+            meets = reads_what_it_puts(*operands)
+        else:  # NumPy's may write to a part of their operand
+            meets = target not in (numpy_method, numpy_function) and reads_what_it_writes(written, nodes)
+        if meets:
             tr.changed()
             raise unsupported_call(f"{tr.name_of(target)}()", "reads memory that it writes")
 

@@ -51,10 +51,10 @@ _DEPTH = 4
 
 _PORTABLE_GUARDS = (
     GlobalStateGuard, kinds.IdentityGuard, kinds.SameObjectGuard, kinds.DistinctObjectsGuard, kinds.TypeGuard,
-    kinds.ConstantGuard, kinds.LengthGuard, kinds.KeysGuard, kinds.KeyPresenceGuard, kinds.AttrPresenceGuard,
-    kinds.InstanceAttrAbsentGuard, kinds.GlobalAbsentGuard, kinds.FunctionCodeGuard, kinds.ModuleTrainingGuard,
-    kinds.NoModuleHooksGuard, tensors.TensorGuard, tensors.StorageOffsetGuard, tensors.OverlapGuard,
-    tensors.DisjointGuard, tensors.NoInnerOverlapGuard, FunctionDigestGuard,
+    kinds.ClassNamesGuard, kinds.ConstantGuard, kinds.LengthGuard, kinds.KeysGuard, kinds.KeyPresenceGuard,
+    kinds.AttrPresenceGuard, kinds.InstanceAttrAbsentGuard, kinds.GlobalAbsentGuard, kinds.FunctionCodeGuard,
+    kinds.ModuleTrainingGuard, kinds.NoModuleHooksGuard, tensors.TensorGuard, tensors.StorageOffsetGuard,
+    tensors.OverlapGuard, tensors.DisjointGuard, tensors.NoInnerOverlapGuard, FunctionDigestGuard,
 )  # fmt: skip
 """Guards that hold nothing but sources, data, and objects that `portable` knows. A new kind is looked at first."""
 

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import fx
 
+_VIEWING = (int, torch.SymInt, slice, type(None), type(...))
+"""Indices that give views."""
+
 
 def writes_shared_elements(node: fx.Node) -> bool:
     """Whether the tensor of the node, or one that it is a view of, has elements that share memory."""
@@ -29,6 +32,17 @@ def reads_what_it_writes(written: list[fx.Node], operands: list[fx.Node]) -> boo
             places.setdefault(storage, []).append(node.meta["example_value"])
     values = [node.meta.get("example_value") for node in written]
     return any(_meet_in_part(value, other) for value in values for other in places.get(_storage(value) or 0, ()))
+
+
+def reads_what_it_puts(base: fx.Node, index: Any, item: Any) -> bool:
+    """`reads_what_it_writes` of `base[index] = item`, for an index that gives a view."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not isinstance(item, fx.Node) or not all(type(part) in _VIEWING for part in parts):
+        return False
+    written, read = base.meta["example_value"], item.meta.get("example_value")
+    if not isinstance(read, torch.Tensor) or not same_memory(written, read):
+        return False
+    return _meet_in_part(written[index], read)
 
 
 def _meet_in_part(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..guards.guard_set import GuardSet
-from ..guards.kinds import DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
+from ..guards.kinds import ClassNamesGuard, DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
 from ..ir.graph import Origin
 from . import observer
 from .breaks import Break, Location, UserError, unsupported, unsupported_call
@@ -32,7 +32,7 @@ from .values.constant import ConstantValue, OpenValue, SymIntValue, is_constant_
 from .values.containers import DictValue, SequenceValue, SetValue
 from .values.functions import CellValue, FunctionValue, bind_arguments
 from .values.generators import GeneratorValue
-from .values.objects import ObjectValue, PyModuleValue
+from .values.objects import ObjectValue, PyModuleValue, is_open_class
 from .values.subclasses import SubclassValue
 from .values.tensor import TensorValue
 from .values.wrap import wrap
@@ -208,6 +208,12 @@ class Tracer:
     def guard_type(self, source: Source, obj: Any) -> None:
         if not isinstance(source, ConstSource):
             self.guard(TypeGuard.of(source, obj))
+
+    def guard_names(self, cls: type) -> None:
+        """No name is added to a class of the program's, or to a base, that a lookup would find from then on."""
+        for base in cls.__mro__:
+            if is_open_class(base):
+                self.guard(ClassNamesGuard.of(base))
 
     def guard_identity(self, source: Source, obj: Any) -> None:
         if not isinstance(source, ConstSource):

@@ -240,6 +240,32 @@ class TypeGuard(Guard):
 
 
 @dataclass(frozen=True)
+class ClassNamesGuard(Guard):
+    """A class holds as many names as it did, so what a lookup did not find in it, it does not find now."""
+
+    held: Held
+    count: int
+    rank: ClassVar[int] = 10
+
+    @classmethod
+    def of(cls, owner: type) -> ClassNamesGuard:
+        return cls(Held(owner), len(owner.__dict__))
+
+    def condition(self, scope: Scope) -> str:
+        owner = f"{scope.watch(self.held)}()" if self.held.weak else scope.keep(self.held())
+        return f"__len__({owner}.__dict__) == {self.count}"
+
+    def miss(self, frame: Frame) -> str | None:
+        owner = self.held()
+        if owner is not None and len(owner.__dict__) == self.count:
+            return None
+        return f"class {self.held} has other attributes now"
+
+    def __str__(self) -> str:
+        return f"class {self.held} has {self.count} attributes"
+
+
+@dataclass(frozen=True)
 class ConstantGuard(Guard):
     """The value is this constant, by type and by bits. Raises TypeError for a value that `is_constant` refuses."""
 

@@ -68,4 +68,4 @@ def _innermost(fn: Any) -> Any:
 
 
 def _is_compiled(fn: Any) -> bool:
-    return getattr(type(fn), "__minicompile_compiled__", False)
+    return getattr(type(fn), "__minicompile_compiled__", None) is True

@@ -130,3 +130,58 @@ def test_memory_is_addressed_as_in_eager(address: str) -> None:
         mine, eagers = (torch.arange(24.0) for _ in range(2))
         assert_same(compiled(mine[start : start + 6].view(2, 3)), fn(eagers[start : start + 6].view(2, 3)))
         assert_same(mine, eagers)
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.q = 2.0
+
+
+class Derived(Plain):
+    def __len__(self) -> int:
+        return 3
+
+
+def reads(x: Tensor, o: Any) -> Any:
+    return x * o.q if o else -x
+
+
+def makes(x: Tensor, o: Any) -> Any:
+    return x * type(o)().q
+
+
+def asks(x: Tensor, o: Any) -> Any:
+    return x * getattr(o, "absent", 5)
+
+
+PROPERTY = property(lambda self: 7.0, lambda self, value: None)
+LATER = [
+    (Plain, "q", PROPERTY), (Derived, "q", PROPERTY), (Derived, "__bool__", lambda self: False),
+    (Plain, "__getattr__", lambda self, name: 9), (Derived, "__getattribute__", lambda self, name: 11.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "name", "added"), LATER, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("fn", [reads, makes, asks])
+def test_what_is_added_to_a_class_later(
+    fn: Callable[..., Any], owner: type, name: str, added: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, o = minicompile.compile(fn), Derived()
+    assert_same(compiled(X, o), fn(X, o))
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, added, raising=False)
+        assert_same(compiled(X, o), fn(X, o))
+    assert_same(compiled(X, o), fn(X, o))
+    assert len(compiled.entries) <= 2
+
+
+class WithDefault:
+    q: Any = 2.0
+
+
+def test_a_default_that_becomes_a_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, o = minicompile.compile(reads), WithDefault()
+    o.q = 3.0
+    assert_same(compiled(X, o), 3.0 * X)
+    monkeypatch.setattr(WithDefault, "q", PROPERTY)
+    assert_same(compiled(X, o), 7.0 * X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,10 @@ PARTS: dict[str, Write] = {
     "rows apart": lambda x: x[2:].add_(x[:2]),
     "itself": lambda x: x.add_(x).mul_(x.view(4, 4)),
     "set": lambda x: x.__setitem__(slice(1, 3), x[2:]),
+    "put": lambda x: operator.setitem(x, slice(1, 3), x[2:]),
+    "put in a row": lambda x: operator.setitem(x, (0, ..., slice(1, None)), x[0, :-1]),
+    "put apart": lambda x: operator.setitem(x, slice(None, 2), x[2:]),
+    "put at the same place": lambda x: operator.setitem(x, 1, x[1]),
     "foreach": lambda x: torch._foreach_add_([x[:2], x[2:]], [x[1:3], x[2:]]),
 }
 
@@ -107,7 +112,7 @@ def test_writing_over_what_is_read(part: str) -> None:
     assert_same(mine, eagers)
 
 
-@pytest.mark.parametrize("part", ["rows apart", "itself"])
+@pytest.mark.parametrize("part", ["rows apart", "itself", "put apart", "put at the same place"])
 def test_writing_beside_what_is_read_is_one_graph(part: str) -> None:
     minicompile.compile(PARTS[part], fullgraph=True)(torch.ones(4, 4))
 

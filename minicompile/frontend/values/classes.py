@@ -237,6 +237,8 @@ def _make_object(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Val
 
 
 def _new_object(tr: Tracer, cls: ClassValue, items: Value | None = None) -> ObjectValue:
+    if cls.source is not None:
+        tr.guard_names(cls.cls)
     if native_base(cls.cls) is not None:
         return new_subclass_object(tr, cls, cls.cls, items)
     made = ObjectValue(cls.cls, None, None)

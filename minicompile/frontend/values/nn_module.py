@@ -148,6 +148,7 @@ def make_module(tr: Tracer, module: torch.nn.Module, source: Source) -> Value:
     is_foreign = isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo")
     if is_foreign or not isinstance(static_lookup(type(module), "forward"), types.FunctionType):
         return OpaqueValue(module, source)
+    tr.guard_names(type(module))
     return ModuleValue(module, source)
 
 

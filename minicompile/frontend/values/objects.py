@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard
+from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard, TypeGuard
 from ..breaks import UserError
 from ..computed_sources import CallSource
 from ..sources import AttrSource, InstanceDictSource, ItemSource
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 MISSING = object()
+_HEAP_TYPE = 1 << 9
 _PLAIN_ACCESS = (object, BaseException, types.SimpleNamespace)
 """Builtin classes whose `__setattr__` and `__delattr__` do what object's do."""
 
@@ -40,6 +42,12 @@ def static_lookup(cls: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def is_open_class(cls: type) -> bool:
+    """Whether the program may yet add names to a class: neither one of C's nor one of Python's or torch's libraries."""
+    library = cls.__module__.partition(".")[0]
+    return bool(cls.__flags__ & _HEAP_TYPE) and library != "torch" and library not in sys.stdlib_module_names
 
 
 class PyModuleValue(Value):
@@ -157,10 +165,17 @@ class ObjectValue(Value):
             return self._from_data_descriptor(tr, name, raw)
         own = self.own_attribute(tr, name)
         if own is not None:
+            if raw is not MISSING and is_open_class(self.cls):
+                self._guard_hidden(tr, name)
             return own
         if pending is not None:
             return self._from_frame(tr, name, pending.realize(tr))
         return self._from_class(tr, name, raw) if raw is not MISSING else self.special(tr, name)
+
+    def _guard_hidden(self, tr: Tracer, name: str) -> None:
+        """The class attribute that the object's own one hides stays of its type: a property would come first."""
+        base = next(base for base in self.cls.__mro__ if name in base.__dict__)
+        tr.guard(TypeGuard.of(ItemSource(AttrSource(tr.anchor(base), "__dict__"), name), base.__dict__[name]))
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         """Attributes that no dict holds."""

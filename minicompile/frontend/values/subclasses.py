@@ -382,6 +382,7 @@ def initialise_natively(tr: Tracer, made: SubclassValue, args: Args, kwargs: Kwa
 def outside_subclass(tr: Tracer, obj: Any, source: Source) -> Value:
     """An object from outside; opaque if it is a set of keys whose hash is their own."""
     tr.guard_type(source, obj)
+    tr.guard_names(type(obj))
     real = contents_of(obj)
     if isinstance(real, (set, frozenset)) and not all(map(is_constant, real)):
         return OpaqueValue(obj, source)

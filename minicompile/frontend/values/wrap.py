@@ -86,7 +86,7 @@ def _maker(obj: Any) -> Maker:
         return _module  # torch.backends: a module with properties
     if isinstance(obj, torch.jit.ScriptFunction) and script_original(obj) is not None:
         return _scripted
-    if hasattr(type(obj), "__minicompile_compiled__"):
+    if getattr(type(obj), "__minicompile_compiled__", None) is True:
         return _compiled
     if isinstance(obj, torch.nn.Module):
         return make_module
@@ -310,6 +310,7 @@ def _opaque_identity(tr: Tracer, obj: Any, source: Source) -> Value:
 
 def _object(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
+    tr.guard_names(type(obj))
     return ObjectValue(type(obj), obj, source)
 
 
