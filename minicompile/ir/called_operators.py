@@ -56,6 +56,18 @@ class FromOwnStart(CalledOperator):
         return self.op(x, size, stride, x.storage_offset() + offset)
 
 
+class Flattened(CalledOperator):
+    """An operator that returns lists of tensors among its results: all of them in one tuple."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return tuple(flattened(self.op(*args, **kwargs)))
+
+
+def flattened(result: Any) -> list[Any]:
+    """What a call returned, with the items of its tuples and lists side by side."""
+    return [leaf for item in result for leaf in flattened(item)] if isinstance(result, (tuple, list)) else [result]
+
+
 class SavingState(CalledOperator):
     """A random operator whose numbers are to be drawn again: the state of the generator before it, then its results."""
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from .called_operators import FromOwnStart, FromState, Recording, SavingState
+from .called_operators import Flattened, FromOwnStart, FromState, Recording, SavingState
 from .ops import POINTWISE, REDUCTIONS, SCANS
 from .reference import gather as _gather
 from .reference import pointwise
 
-__all__ = ["FromOwnStart", "FromState", "Recording", "SavingState"]
+__all__ = ["Flattened", "FromOwnStart", "FromState", "Recording", "SavingState"]
 
 
 def __getattr__(name: str) -> Callable[..., torch.Tensor]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..ir.called_operators import FromOwnStart, Recording
+from ..ir.called_operators import Flattened, FromOwnStart, Recording
 from ..ir.graph import Node
 from ..ir.types import TensorType, contiguous_strides
 from .emit import KERNEL_DTYPES, same_shape
@@ -95,6 +95,8 @@ def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None])
     extra = _KEEPS_MORE.get(target._schema.name)
     if extra is not None and id(call.results[extra]) in c.needed:
         target = Recording(target)
+    if isinstance(call.result, (tuple, list)) and any(isinstance(item, (tuple, list)) for item in call.result):
+        target = Flattened(target)
     args, kwargs, keywords = split_arguments(c, call)
     attrs: dict[str, Any] = {"target": target, "kwargs": kwargs, "keywords": keywords}
     if has_effect(call.func):

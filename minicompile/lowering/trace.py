@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..body_calls import checkpointed
+from ..ir.called_operators import flattened
 from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
@@ -28,6 +29,7 @@ from ..torch_compat import restore_modes, save_modes
 from . import rng_states
 from .errors import LoweringError
 from .substitutes import SUBSTITUTES
+from .writing_operators import without_writes
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Call:
 
     @property
     def results(self) -> tuple[Any, ...]:
-        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+        return tuple(flattened(self.result))
 
 
 @dataclass
@@ -295,8 +297,8 @@ def _evaluate(node: Any, args: Any, kwargs: Any, recorder: _Recorder) -> Any:
     if node.target is checkpointed:
         body, _, *inputs = args  # its calls carry in their origins that they are to be computed again
         return tuple(_interpret(body, inputs, dict(body.named_children()), recorder))
-    target = SUBSTITUTES.get(node.target) or symbolic_form(node.target, args, kwargs) or node.target
-    return target(*args, **kwargs)
+    target = SUBSTITUTES.get(node.target) or symbolic_form(node.target, args, kwargs) or without_writes(node.target)
+    return (target or node.target)(*args, **kwargs)
 
 
 def _fill(value: Any, env: dict[Any, Any]) -> Any:

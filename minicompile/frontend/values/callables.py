@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.library import CustomOpDef
 
 from ...guards.constants import is_numpy_number
 from ..breaks import unsupported_call
@@ -125,6 +126,8 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     name = numpy_name(fn)
     if name is not None:
         return call_numpy(tr, name, args, kwargs)
+    if isinstance(fn, CustomOpDef):
+        return call_torch(tr, fn._opoverload, args, kwargs)
     if not is_safe_to_hash(fn):
         raise unsupported_call(f"{function_name(fn)}()")
     if fn in allowed_in_graph:

@@ -7,6 +7,7 @@ made in the frame, for classes whose `__new__` and `__init__` are Python or do n
 from __future__ import annotations
 
 import enum
+import inspect
 import operator
 import types
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,7 @@ class ClassValue(Value):
             return make_exception(tr, self, args, kwargs)
         if issubclass(self.cls, enum.Enum) and static_lookup(self.cls, "_missing_") is enum.Enum.__dict__["_missing_"]:
             return _fold_class(tr, self.cls, args, kwargs)
-        if getattr(self.cls, "__abstractmethods__", None):
+        if inspect.isabstract(self.cls):
             fail(TypeError(f"Can't instantiate abstract class {self.cls.__name__}"))
         if isinstance(self.cls.__new__, types.FunctionType):
             return _make_through_new(tr, self, args, kwargs)

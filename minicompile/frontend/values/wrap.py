@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.library import CustomOpDef
 
 from ...guards.constants import is_constant
 from ...guards.kinds import ConstantGuard, KeysGuard, LengthGuard
@@ -227,7 +228,7 @@ def _method_wrapper(tr: Tracer, obj: types.MethodWrapperType, source: Source) ->
 
 
 def _is_callable_constant(obj: Any) -> bool:
-    return has_rule(obj) or is_torch_function(obj) or numpy_name(obj) is not None
+    return has_rule(obj) or is_torch_function(obj) or numpy_name(obj) is not None or isinstance(obj, CustomOpDef)
 
 
 def _same_object(kind: Callable[[Any, Source], Value]) -> Maker:
