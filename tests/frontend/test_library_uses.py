@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+import minicompile
+
 from .conftest import assert_like_eager
 from .programs import Programs
 
@@ -34,6 +36,63 @@ class Answered(metaclass=Answers):
 @whole(X, Answered(3))
 def a_class_that_answers_to_every_name(x, o):
     return x * o.k * Answered(2).k, Answered.anything
+
+
+doubled = minicompile.compile(lambda x: x * 2)
+ALSO_DOUBLED = [doubled]
+
+
+@whole(X)
+def compiled_functions_that_are_called_twice(x):
+    return doubled(doubled(x)) + ALSO_DOUBLED[0](x)
+
+
+class Scaled:
+    k = 2
+
+    @minicompile.compile
+    def times(self, x):
+        return x * self.k
+
+    @minicompile.compile
+    def __call__(self, x):
+        return self.times(x) + Scaled.times(self, x)
+
+    @minicompile.compile
+    def __len__(self):
+        return 3
+
+
+@whole(X)
+def decorated_methods(x):
+    made = Scaled()
+    made.k = 3
+    return made.times(x), made(x), len(made)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    @minicompile.compile
+    def forward(self, x):
+        return self.linear(x)
+
+
+BLOCKS = torch.nn.Sequential(Block(), torch.nn.ReLU(), Block()).requires_grad_(False)
+
+
+@whole(X)
+def decorated_forwards(x):
+    return BLOCKS(x)
+
+
+def test_a_decorated_forward_is_one_graph() -> None:
+    block = Block()
+    block(X)
+    entries = vars(Block)["forward"].entries
+    assert not any(entry.breaks or entry.eager for entry in entries)
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -328,10 +328,15 @@ def _method_type(tr: Tracer, function: Value, owner: Value) -> Value:
     return MethodValue(function, owner)
 
 
+def is_method(raw: Any) -> bool:
+    """Whether a class attribute is a function of Python's, as written or as minicompile.compile has decorated it."""
+    return isinstance(raw, types.FunctionType) or getattr(type(raw), "__minicompile_compiled__", None) is True
+
+
 def bound_attribute(tr: Tracer, owner: Value, cls: type, raw: Any, source: Source) -> Value | None:
     """A class attribute `raw`, which `source` reads from the class, as an attribute of `owner`, an object (or for
     `super()` a subclass) of it. None for descriptors that are not modelled."""
-    if isinstance(raw, types.FunctionType):
+    if is_method(raw):
         return MethodValue(tr.wrap(raw, source), owner)
     if isinstance(raw, property):
         if raw.fget is None:

@@ -6,7 +6,6 @@ guards that nothing hides them; calls as calls of `forward`, guarded by the abse
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +16,7 @@ from ..breaks import unsupported_call
 from ..sources import AttrSource, ModuleMemberSource, RegistrySource
 from .base import Args, Kwargs, Lazy, Value, fail
 from .constant import ConstantValue
+from .functions import is_method
 from .objects import ObjectValue, static_lookup
 from .tensor import TensorValue
 
@@ -146,7 +146,7 @@ def make_module(tr: Tracer, module: torch.nn.Module, source: Source) -> Value:
 
     tr.guard_type(source, module)
     is_foreign = isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo")
-    if is_foreign or not isinstance(static_lookup(type(module), "forward"), types.FunctionType):
+    if is_foreign or not is_method(static_lookup(type(module), "forward")):
         return OpaqueValue(module, source)
     tr.guard_names(type(module))
     return ModuleValue(module, source)

@@ -23,7 +23,7 @@ from .callables import CallableValue, rule
 from .constant import ConstantValue
 from .containers import AttributeDictValue, DictValue
 from .foreign_methods import foreign_method
-from .functions import FunctionValue, MethodValue, bound_attribute
+from .functions import FunctionValue, MethodValue, bound_attribute, is_method
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -92,7 +92,7 @@ class PyModuleValue(Value):
 def python_descriptor(tr: Tracer, cls: type, name: str, raw: Any, method: str) -> MethodValue | None:
     """A Python `__get__`, `__set__` or `__delete__` of the class attribute `raw`, bound to the descriptor."""
     function = static_lookup(type(raw), method)
-    if not isinstance(function, types.FunctionType):
+    if not isinstance(function, types.FunctionType) or is_method(raw):
         return None
     base = next(base for base in cls.__mro__ if name in base.__dict__)
     source = ItemSource(AttrSource(tr.anchor(base), "__dict__"), name)
@@ -273,7 +273,7 @@ class ObjectValue(Value):
         """A Python `__get__`, `__set__` or `__delete__` of a class attribute, bound to the descriptor."""
         return python_descriptor(tr, self.cls, name, raw, method)
 
-    def method(self, tr: Tracer, name: str, raw: types.FunctionType) -> MethodValue:
+    def method(self, tr: Tracer, name: str, raw: Any) -> MethodValue:
         """A special method, looked up on the class as Python does."""
         return MethodValue(tr.wrap(raw, AttrSource(tr.anchor(self.cls), name)), self)
 
@@ -284,7 +284,7 @@ class ObjectValue(Value):
         if isinstance(pending, FunctionValue):  # set in this frame
             return MethodValue(pending, self)
         raw = static_lookup(self.cls, name) if pending is None else pending
-        if isinstance(raw, types.FunctionType):
+        if is_method(raw):
             return self.method(tr, name, raw)
         if raw is MISSING or getattr(raw, "__objclass__", None) is object:
             return None

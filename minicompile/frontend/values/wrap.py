@@ -68,8 +68,10 @@ def wrap(tr: Tracer, obj: Any, source: Source) -> Value:
     if known is not None:
         tr.guard_same(known, obj, source)
         return known
-    value = _maker(obj)(tr, obj, source)
-    tr.remember(obj, value)
+    make = _maker(obj)
+    value = make(tr, obj, source)
+    if make is not _compiled:  # whose value is that of another object
+        tr.remember(obj, value)
     return value
 
 
