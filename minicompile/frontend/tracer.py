@@ -119,7 +119,7 @@ class Tracer:
             self.guards.read(source, self.here())
             if isinstance(number, torch.SymInt):  # 0 and 1 stay constants
                 return self.number(number, source)
-        if type(obj) is float and self.graph.is_open(source) and math.isfinite(obj):
+        if self.graph.is_open(source) and (type(obj) is str or type(obj) is float and math.isfinite(obj)):
             self.guard_type(source, obj)
             return ComputedValue(source, obj)
         return wrap(self, obj, source)

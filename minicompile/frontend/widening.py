@@ -1,9 +1,9 @@
 """Which numbers to leave open after a guard miss.
 
-In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers`: ints and floats that were
-compiled as constants and have another value now, and dimensions of tensors that have another size now. The next entry
-treats these as open, and only these: a step counter, a learning rate or a batch size compiles twice and not once a
-value, while the sizes that never vary stay numbers that kernels are made for.
+In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers`: ints and floats (and texts
+that a break has made) that were compiled as constants and have another value now, and dimensions of tensors that have
+another size now. The next entry treats these as open, and only these: a step counter, a learning rate or a batch size
+compiles twice and not once a value, while the sizes that never vary stay numbers that kernels are made for.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _readable(guards: GuardSet, frame: FrameValues) -> Iterator[Guard]:
 
 def _varies(guard: ConstantGuard, frame: FrameValues) -> bool:
     kind = type(guard.constant)
-    if kind not in (int, float) or not isinstance(guard.source, _WHERE):
+    is_made_text = kind is str and isinstance(guard.source, StackSource)  # by a break: a number in an f-string
+    if not is_made_text and (kind not in (int, float) or not isinstance(guard.source, _WHERE)):
         return False
     now = _read(guard.source, frame)
     return type(now) is kind and constant_key(now) != guard.key

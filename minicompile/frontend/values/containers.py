@@ -154,7 +154,11 @@ class SliceValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        return super().getattr(tr, name)
+        try:
+            start, stop, step = (specialized(tr, part).const(tr) for part in self.parts)
+        except NotConstant:
+            return super().getattr(tr, name)
+        return ConstantValue(slice(start, stop, step)).getattr(tr, name)
 
     def build(self, glue: Glue) -> str:
         return f"__slice__({', '.join(glue.ref(part) for part in self.parts)})"

@@ -221,7 +221,16 @@ def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
         bound = tr.wrap(owner, AttrSource(source, "__self__"))
         tr.guard_type(source, obj)
         return bound.getattr(tr, obj.__name__)
-    return _callable(tr, obj, source) if is_constant_object(owner) else _opaque_identity(tr, obj, source)
+    return _constants_method(tr, obj, source) if is_constant_object(owner) else _opaque(tr, obj, source)
+
+
+def _constants_method(tr: Tracer, obj: Any, source: Source) -> Value:
+    """`"abc".upper`: made anew whenever it is read, and known by its owner and name."""
+    tr.guard_type(source, obj)
+    if not isinstance(source, ConstSource):
+        for part in ("__self__", "__name__"):
+            _constant(tr, getattr(obj, part), AttrSource(source, part))
+    return CallableValue(obj, source)
 
 
 def _method_wrapper(tr: Tracer, obj: types.MethodWrapperType, source: Source) -> Value:
