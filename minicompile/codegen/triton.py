@@ -16,7 +16,7 @@ import torch
 
 from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
-from .kernel_ir import Affine, Axis, Batch, Kernel, Value, place_text, register_dtype
+from .kernel_ir import Affine, Axis, Batch, Buffer, Kernel, Value, place_text, register_dtype
 from .matmul_kernel import Product
 from .stages import stage
 from .triton_shape import Piece, Shape, shape_of
@@ -104,6 +104,7 @@ class Printer:
         self.masks: dict[str, str | None] = {}  # "x", "y", "r" → the name of that dimension's mask, if it has one
         self.suffix = ""  # of block-level names: the piece
         self.piece: Piece | None = None
+        self.before = False  # whether lanes may lie before the row: they are read, and not stored
         self.reading = 0  # how often pieces have been walked
         self.lines: list[str] = []
         self.indent = "    "
@@ -173,7 +174,7 @@ class Printer:
     def _enter(self, k: int, piece: Piece) -> None:
         self.piece, self.suffix = piece, f"_{k}" if len(self.shape.pieces) > 1 else ""
         start = f"{piece.start} + " if piece.start else ""
-        self._lanes(f"{start}tl.arange(0, {piece.lanes})[None, :]", piece.masked)
+        self._lanes(f"{start}tl.arange(0, {piece.lanes})[None, :]", piece.masked, is_first=piece.start == 0)
 
     def _name(self, value: Value) -> str:
         return f"v{self.number[value]}{self.suffix if value in self.block else ''}"
@@ -188,6 +189,8 @@ class Printer:
         self._line(f"x = {self._program()} * XBLOCK + tl.arange(0, XBLOCK){shape}")
         self._masked_unless_whole("x", self.kernel.size("parallel"), self.shape.blocks["XBLOCK"])
         self._decompose("x", self.parallel)
+        if self.shape.skew is not None:
+            self._line(f"skew = ({self.shape.skew.start.text()}) % {self.shape.skew.period}")
 
     def _tile_head(self) -> None:
         """x along the columns, y along the rows of the block; the other axes from the program's number."""
@@ -211,12 +214,14 @@ class Printer:
             self.masks[name] = f"{name}mask"
             self._line(f"{name}mask = {name} < {dim_text(size)}")
 
-    def _lanes(self, lanes: str, masked: bool) -> None:
+    def _lanes(self, lanes: str, masked: bool, is_first: bool = False) -> None:
+        """Enter a block of lanes. If they are skewed, the first ones of the first block lie before the row."""
         wide = "" if self.index == "tl.int32" else ".to(tl.int64)"
-        self._line(f"r = ({lanes}){wide}")
+        self.before = is_first and self.shape.skew is not None
+        self._line(f"r = ({lanes}){wide}" + (" - skew" if self.shape.skew else ""))
         self.masks["r"] = "rmask" if masked else None
         if masked:
-            self._line(f"rmask = r < {dim_text(self.kernel.size('reduce'))}")
+            self._line("rmask = r >= 0" if self.before else f"rmask = r < {dim_text(self.kernel.size('reduce'))}")
         self._decompose("r", self.reduce)
 
     def _decompose(self, flat: str, axes: Sequence[Axis]) -> None:
@@ -310,19 +315,26 @@ class Printer:
     def _loaded(self, value: Value, args: Sequence[str]) -> str:
         """What lies in memory, in its own dtype."""
         buffer = value.attrs["buffer"]
-        where = f"{buffer.name} + ({place_text(value, args)}"
+        offset = place_text(value, args)
         walked = self._dimensions(value) if args else self._walked(value.attrs["index"])
-        mask = self._mask(walked)
+        mask = self._mask(walked.replace("r", "") if self.before else walked)
         if args and value.attrs["masked"]:
             mask = args[-1] if mask is None else f"{mask} & {args[-1]}"
         if args:
-            where += f" + {self._zeros(walked)}"
+            offset += f" + {self._zeros(walked)}"
         elif not walked:
-            where += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
+            offset += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
         rest = "" if mask is None else f", {mask}, other=0"
         if "r" in walked:
             rest += self._eviction()
-        return f"tl.load({where}){rest})"
+        return f"tl.load({self._place(buffer, offset, walked)}{rest})"
+
+    def _place(self, buffer: Buffer, offset: str, walked: str, zeros: str = "") -> str:
+        """The addresses. Those of skewed lanes are divisible by 16, which Triton can't see. They have the block's
+        shape; an addition of zeros would be dropped, and the hint with it."""
+        if self.shape.skew is None or "r" not in walked:
+            return f"{buffer.name} + ({offset}{zeros})"
+        return f"{buffer.name} + tl.multiple_of({offset}, [1, {16 // buffer.dtype.itemsize}])"
 
     def _eviction(self) -> str:
         """What is read once leaves the cache first, for what is read again. (Loads of the same in a row say different
@@ -340,7 +352,7 @@ class Printer:
         rest = "" if mask is None else f", {mask}"
         if self.shape.rereads:
             rest += ', eviction_policy="evict_first"'
-        place = f"{buffer.name} + ({index.text()} + {self._zeros(dimensions)})"
+        place = self._place(buffer, index.text(), dimensions, f" + {self._zeros(dimensions)}")
         self._line(f"tl.store({place}, {self._name(value.args[0])}{rest})")
 
     def _scanned(self, value: Value) -> str:

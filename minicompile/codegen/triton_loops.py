@@ -88,20 +88,31 @@ class LoopPrinter(Printer):
         high, sum_ = self._name(largest), self._name(total)
         self._accumulator(f"{high}_acc", self._identity(largest), largest.dtype, f"RBLOCK // {PER_LANE}")
         self._accumulator(f"{sum_}_acc", "0.0", total.dtype, f"RBLOCK // {PER_LANE}")
-        size, lanes = self.kernel.size("reduce"), self.shape.blocks["RBLOCK"]
-        self._line(f"for start in range(0, ({dim_text(size)}) // RBLOCK * RBLOCK, RBLOCK):")
+        if self.shape.skew is not None:
+            self._lanes("tl.arange(0, RBLOCK)[None, :]", masked=True, is_first=True)
+            self._online_step(loop, largest, sum_)
+        whole = f"({dim_text(self.kernel.size('reduce'))}) // RBLOCK * RBLOCK"
+        self._line(f"for start in range({'RBLOCK' if self.shape.skew else '0'}, {whole}, RBLOCK):")
         self.indent += "    "
         self._lanes("start + tl.arange(0, RBLOCK)[None, :]", masked=False)
         self._online_step(loop, largest, sum_)
         self.indent = self.indent[4:]
-        if not isinstance(size, int) or size % lanes != 0:
-            self._lanes(f"({dim_text(size)}) // RBLOCK * RBLOCK + tl.arange(0, RBLOCK)[None, :]", masked=True)
+        for start in self._last_blocks(whole):
+            self._lanes(f"{start} + tl.arange(0, RBLOCK)[None, :]", masked=True)
             self._online_step(loop, largest, sum_)
         self._finish(largest, high, f"{high}_acc")
         self._finish(total, f"{sum_}_all", f"({sum_}_acc * mc_exp_below({high}_acc - {high}))")
         self._line(f"{sum_} = tl.where(mc_isinf({high}), {self._of_infinite(total, high)}, {sum_}_all)")
         self._prepare_divisor(total)
         self._prepare_divisor(largest)
+
+    def _last_blocks(self, whole: str) -> list[str]:
+        """Where the blocks start that reach beyond the row, or may do so."""
+        size, lanes = self.kernel.size("reduce"), self.shape.blocks["RBLOCK"]
+        if not isinstance(size, int):
+            return [whole]
+        end = size + (self.shape.skew.period - 1 if self.shape.skew else 0)
+        return [str(start) for start in range(size // lanes * lanes, end, lanes)]
 
     def _online_step(self, loop: list[Value], largest: Value, sum_: str) -> None:
         high = self._name(largest)

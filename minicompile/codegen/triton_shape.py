@@ -20,6 +20,7 @@ from ..ir.symbols import evaluate
 from ..ir.types import Dim
 from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
 from .stages import stage
+from .triton_skew import Skew, skew_of
 from .triton_softmax import online_sum
 
 PERSISTENT = 8192
@@ -78,6 +79,7 @@ class Shape:
         columns: rows lie side by side in memory.
         streams: whether what is read is read once only, and need not stay in a cache.
         stages: of the pipeline in which a loop loads; None: Triton's choice.
+        skew: what lanes of a row are moved back by, if they are.
     """
 
     kind: str
@@ -89,6 +91,7 @@ class Shape:
     columns: bool = False
     streams: bool = False
     stages: int | None = None
+    skew: Skew | None = None
 
     @property
     def rereads(self) -> bool:
@@ -245,9 +248,25 @@ def _held(kernel: Kernel, size: int) -> Shape:
     """One row a processor, or two: 32000 is 8 pieces of 4096 lanes."""
     for most, warps, lanes in ALIKE:
         if size * _rows_at_a_time(kernel) <= most:
-            pieces = tuple(Piece(start, lanes, start + lanes > size) for start in range(0, size, lanes))
-            return _row_shape(kernel, 1, pieces, warps)
+            skew = skew_of(kernel, lanes)
+            pieces = _alike(size, lanes) if skew is None else _alike_between(size, skew, lanes, 32 * warps)
+            return replace(_row_shape(kernel, 1, pieces, warps), skew=skew)
     return _partly_held(kernel, size)
+
+
+def _alike(size: int, lanes: int) -> tuple[Piece, ...]:
+    return tuple(Piece(start, lanes, start + lanes > size) for start in range(0, size, lanes))
+
+
+def _alike_between(size: int, skew: Skew, lanes: int, threads: int) -> tuple[Piece, ...]:
+    """The same between a first piece and last ones, which are masked, and so stored one by one: of few lanes, though 16
+    bytes a thread, so that Triton lays all pieces out alike and moves none through shared memory."""
+    few = min(threads * skew.period, lanes)
+    whole = (size - few) // lanes
+    start, end = few + whole * lanes, size + skew.period - 1
+    body = (Piece(few + k * lanes, lanes, False) for k in range(whole))
+    last = lanes if end - start > lanes // 2 else few
+    return Piece(0, few, True), *body, *(Piece(at, last, True) for at in range(start, end, last))
 
 
 def _rows_at_a_time(kernel: Kernel) -> int:
@@ -288,7 +307,7 @@ def _looped(kernel: Kernel, rows: int) -> Shape:
     elif _reads_twice(kernel) and kernel.hint("reduce") * width > 2 * REREAD_BYTES:
         lanes, warps = REREAD_BYTES // max(width, 4), 32
     elif _is_online(kernel):
-        lanes, warps = _online(kernel, rows, width)
+        return _online(kernel, rows, width)
     return Shape("rows", {"XBLOCK": 1, "RBLOCK": lanes}, ((kernel.size("parallel"), 1),), warps)
 
 
@@ -298,15 +317,16 @@ def _is_online(kernel: Kernel) -> bool:
     return any(online_sum(loops, k) is not None for k in range(len(loops)))
 
 
-def _online(kernel: Kernel, rows: int, width: int) -> tuple[int, int]:
-    """Lanes and warps for maximum and sum in one loop: small programs if they are many and load 16 bytes at a time.
+def _online(kernel: Kernel, rows: int, width: int) -> Shape:
+    """Maximum and sum in one loop: small programs if they are many and load 16 bytes at a time.
 
     Measured on an H200, in percent of a read, by warps (4, 8, 16): 4096 rows of 32000 floats 95, 92, 93; 4096 of 50257
     93, 96, 79; of 50257 bfloat16 67, 72, 57; of 128256 floats 1024 rows 97, 98, 98, 512 90, 96, 97, 256 68, 88, 97."""
-    size = kernel.size("reduce")
-    if rows >= 2 * PROGRAMS and isinstance(size, int) and size * width % 16 == 0:
-        return 1024, 4
-    return 2048, 8 if rows >= PROGRAMS else 16
+    size, skew = kernel.size("reduce"), skew_of(kernel, 2048)
+    is_wide = skew is not None or isinstance(size, int) and size * width % 16 == 0
+    lanes, warps = (1024, 4) if rows >= 2 * PROGRAMS and is_wide else (2048, 8 if rows >= PROGRAMS else 16)
+    blocks = {"XBLOCK": 1, "RBLOCK": lanes}
+    return Shape("rows", blocks, ((kernel.size("parallel"), 1),), warps, skew=skew)
 
 
 def _stores_rows(kernel: Kernel) -> bool:

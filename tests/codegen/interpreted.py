@@ -18,6 +18,7 @@ from minicompile.codegen.fusion import fuse
 from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare, storage_strides
 from minicompile.codegen.split_reductions import split_reductions
+from minicompile.codegen.triton import print_triton
 from minicompile.codegen.triton_build import interpret
 from minicompile.ir.graph import Graph
 from minicompile.ir.ops import POINTWISE, VIEWS
@@ -46,6 +47,12 @@ def interpreted(graph: Graph, *inputs: Any) -> list[torch.Tensor]:
             memory[node] = torch.empty_strided(shape, strides, dtype=node.tensor.dtype)
         interpret(low.kernel, *(memory[n] for n in low.nodes), *(sizes[s] for s in low.kernel.symbols))
     return [memory[out] for out in graph.outputs]
+
+
+def sources(graph: Graph) -> list[str]:
+    """The texts of the graph's kernels."""
+    graph = prepare(split_reductions(graph))
+    return [print_triton(low.kernel).source for low in lower_units(fuse(graph, Views()).units, graph).values()]
 
 
 def check(graph: Graph, *inputs: Any, tolerance: float = 1e-5) -> None:
@@ -114,6 +121,29 @@ def test_logsumexp_of_long_rows_keeps_the_edges(name: str, monkeypatch: pytest.M
     row = torch.tensor({"all inf": [math.inf] * 900, **EXTREMES}[name]).repeat_interleave(3)
     x = torch.stack([row, row.flip(0)])
     check(lowered(lambda x: x.logsumexp(1, keepdim=True), x), x)
+
+
+SKEWED = {
+    "in registers": (1, 2200, lambda x: x.softmax(1) * 1e2),
+    "looped online": (5, 0, lambda x: x.logsumexp(1, keepdim=True)),
+    "stored in another dtype": (1, 2200, lambda x: x.softmax(1).bfloat16()),
+    "from the second on": (5, 0, lambda x: x[:, 1:].logsumexp(1, keepdim=True)),
+}  # fmt: skip
+"""How often a row is repeated, how much of it may be held, and what is computed of rows that start at any address."""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("n", [1021, 1022, 1023, 1025])
+@pytest.mark.parametrize("name", SKEWED)
+def test_rows_that_start_anywhere(name: str, n: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies before a row, here a NaN or an infinity, is read and must not count."""
+    times, held, fn = SKEWED[name]
+    hold(monkeypatch, held, held, 0)
+    x = torch.randn(9, n * times).to(dtype)
+    x[::2, -1], x[5, -1] = math.nan, math.inf
+    graph = lowered(fn, x)
+    assert all("skew = " in text for text in sources(graph))
+    check(graph, x, tolerance=1e-5 if dtype == torch.float32 and name != "stored in another dtype" else 2e-2)
 
 
 @pytest.mark.parametrize("alike", [0, 800])

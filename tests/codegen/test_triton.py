@@ -45,6 +45,8 @@ def scorers() -> dict[str, Graph]:
     b = B()
     graphs["softmax of 50257"] = b.finish(softmax(b, b.input(64, 50257)))
     b = B()
+    graphs["logsumexp of 50257"] = lowered(lambda x: x.logsumexp(1), torch.empty(600, 50257, dtype=torch.bfloat16))
+    b = B()
     graphs["softmax partly read again"] = b.finish(softmax(b, b.input(64, 60000)))
     b = B()
     graphs["looped softmax"] = b.finish(softmax(b, b.input(64, 128256)))
@@ -85,6 +87,22 @@ def test_maximum_and_sum_of_a_long_row_are_one_loop(fn: Any) -> None:
     (kernel,) = kernels(lowered(fn, torch.empty(600, 70000)))
     source = print_triton(kernel).source
     assert source.count("mc_online_sum(") == 2 and "amax" not in source  # whole blocks, and the rest
+
+
+UNSKEWED = {
+    "of whole 16 bytes": lambda x: x[:, :50256].contiguous().softmax(1),
+    "stored elsewhere": lambda x: x[:, 1:].softmax(1),
+    "with a row of weights": lambda x: (x + x[0]).softmax(1),
+    "gathered": lambda x: x[:, torch.arange(50257).flip(0)].softmax(1),
+    "numbered": lambda x: (x + torch.arange(50257)).softmax(1),
+    "summed along two dimensions": lambda x: x.softmax(1).view(8, -1).sum(1),
+}
+
+
+@pytest.mark.parametrize("fn", UNSKEWED.values(), ids=UNSKEWED)
+def test_rows_whose_lanes_stay_where_they_are(fn: Any) -> None:
+    texts = [print_triton(kernel).source for kernel in kernels(lowered(fn, torch.empty(64, 50257)))]
+    assert "skew" not in "".join(texts[-1:])
 
 
 def test_loads_come_first() -> None:
@@ -157,7 +175,7 @@ def test_a_long_row_is_read_once_but_for_what_registers_cannot_hold() -> None:
     assert text.source.count("tl.load(") == 1 + 4 * 3
 
 
-@pytest.mark.parametrize(("n", "warps", "lanes"), [(9000, 16, 2048), (32000, 16, 4096), (50257, 8, 4096)])
+@pytest.mark.parametrize(("n", "warps", "lanes"), [(9000, 16, 2048), (32000, 16, 4096), (50256, 8, 4096)])
 def test_a_long_row_is_held_in_pieces_that_are_joined_before_their_lanes(n: int, warps: int, lanes: int) -> None:
     b = B()
     (kernel,) = kernels(b.finish(softmax(b, b.input(8, n))))
@@ -165,6 +183,15 @@ def test_a_long_row_is_held_in_pieces_that_are_joined_before_their_lanes(n: int,
     assert {p.lanes for p in text.shape.pieces} == {lanes} and text.shape.num_warps == warps
     assert [p.masked for p in text.shape.pieces] == [False] * (n // lanes) + [True]
     assert text.source.count("tl.reduce(") == 2 and text.source.count("tl.load(") == len(text.shape.pieces)
+
+
+def test_rows_that_start_anywhere_have_few_masked_lanes() -> None:
+    b = B()
+    (kernel,) = kernels(b.finish(softmax(b, b.input(8, 50257))))
+    shape = print_triton(kernel).shape
+    assert shape.skew is not None and shape.skew.period == 4 and shape.num_warps == 8
+    whole = [(1024 + 4096 * k, 4096, False) for k in range(12)]
+    assert [(p.start, p.lanes, p.masked) for p in shape.pieces] == [(0, 1024, True), *whole, (50176, 1024, True)]
 
 
 def test_fewer_elements_fit_where_more_of_each_is_kept() -> None:
