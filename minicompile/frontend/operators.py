@@ -13,6 +13,7 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from .breaks import unsupported
+from .values.annotations import AnnotationValue
 from .values.base import NotConstant, OpaqueValue, Value, fail
 from .values.constant import ConstantValue, OpenValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
@@ -135,6 +136,8 @@ def same(tr: Tracer, left: Value, right: Value) -> bool:
         return _same_constant(left.value, right.value)
     if isinstance(left, ConstantValue) or isinstance(right, ConstantValue):
         return False
+    if isinstance(left, AnnotationValue) and isinstance(right, AnnotationValue):  # typing keeps what it has made
+        return left.made is right.made
     tr.guard_distinct(left, right)
     return False
 

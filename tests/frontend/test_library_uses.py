@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List, Optional
 
 import pytest
 import torch
 
 import minicompile
 
+from ..support import assert_same
 from .conftest import assert_like_eager
 from .programs import Programs
 
@@ -86,6 +87,47 @@ BLOCKS = torch.nn.Sequential(Block(), torch.nn.ReLU(), Block()).requires_grad_(F
 @whole(X)
 def decorated_forwards(x):
     return BLOCKS(x)
+
+
+@whole(X)
+def annotations_that_typing_keeps(x):
+    return x + 1, Optional[int] is Optional[int], list[int] is list[int], List[int] is Optional[int], List[int] is List[int]
+
+
+class Hooked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.act = torch.nn.ReLU()
+        self.act.register_forward_hook(lambda m, args, out: self.seen.append("always"), always_call=True)
+        self.act.register_forward_hook(lambda m, args, kwargs, out: out + len(kwargs) + 1, with_kwargs=True)
+
+    def forward(self, x):
+        return self.act(x - 0.5), list(self.seen)
+
+
+def test_hooks_that_are_always_called_are_traced() -> None:
+    mine, eagers = Hooked(), Hooked()
+    compiled = minicompile.compile(mine, fullgraph=True)
+    for _ in range(2):
+        assert_same(compiled(X), eagers(X))
+
+
+def test_hooks_on_all_modules_are_traced() -> None:
+    seen: list[str] = []
+    compiled = minicompile.compile(lambda x: BLOCKS(x), fullgraph=True)
+    without = compiled(X)
+    handle = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, args, out: seen.append(type(module).__name__) or (out * 2 if type(module) is Block else None)
+    )
+    try:
+        got = compiled(X)
+        traced, seen[:] = list(seen), []
+        assert_same(got, BLOCKS(X))
+        assert traced == seen
+    finally:
+        handle.remove()
+    assert_same(compiled(X), without)
 
 
 def test_a_decorated_forward_is_one_graph() -> None:

@@ -120,11 +120,11 @@ class ModuleValue(ObjectValue):
 
     def has_forward_hooks(self) -> bool:
         """Whether `_call_impl` has to be traced, for hooks that run before and after `forward` and nowhere else."""
-        own, present = self.obj.__dict__, [hooks for hooks in NoModuleHooksGuard.HOOKS if getattr(self.obj, hooks)]
-        if not present or "_call_impl" in own or self.obj._compiled_call_impl is not None:
+        present = [hooks for hooks in NoModuleHooksGuard.HOOKS if getattr(self.obj, hooks)]
+        present += [hooks for hooks in _GLOBAL_HOOKS if getattr(torch_module, hooks)]
+        if not present or "_call_impl" in self.obj.__dict__ or self.obj._compiled_call_impl is not None:
             return False
-        is_forward = all(hooks in ("_forward_hooks", "_forward_pre_hooks") for hooks in present)
-        return is_forward and not own.get("_forward_hooks_always_called")
+        return all(hooks.endswith(("_forward_hooks", "_forward_pre_hooks")) for hooks in present)
 
     def require_no_hooks(self, tr: Tracer) -> None:
         """Guard that calling the module is calling `forward`. Raises Break if it is not."""
