@@ -22,6 +22,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..codegen.stored import StoredGraph, pack, unpack
 from ..config import config
@@ -74,7 +75,7 @@ def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> st
     identity = getattr(segment.ctx.backend, "identity", None)
     if not config.entry_cache or identity is None or segment.ctx.dynamic or segment.open:
         return None
-    if function_modes() or config.debug_dir or config.verify:
+    if function_modes() or forward_ad._current_level >= 0 or config.debug_dir or config.verify:
         return None
     if any(getattr(value, "_minicompile_dynamic", None) for value in slots if isinstance(value, torch.Tensor)):
         return None

@@ -134,6 +134,8 @@ class Attempt:
             return "it is a generator or a coroutine"
         if self.state.function_modes or self.state.dispatch_modes or self.state.functorch_level is not None:
             return "a torch function mode, dispatch mode or functorch transform is active"
+        if self.state.forward_level >= 0:
+            return "a level of forward-mode differentiation is active"
         if self.state.all_functions_off:
             return "__torch_function__ is disabled"
         return None

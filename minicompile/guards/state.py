@@ -3,7 +3,8 @@
 In: nothing; the state of this thread, and of the process, is read when the guard is made.
 Out: one guard per entry. Its check is a single C call for most of it (grad mode, autocast by device type with dtype and
 cache, default dtype, deterministic algorithms, tf32 and reduced-precision reductions, disabled `__torch_function__`;
-0.23 µs), plus what that call leaves out: inference mode and functorch transforms, the two stacks of modes.
+0.23 µs), plus what that call leaves out: inference mode and functorch transforms, forward-mode differentiation, the two
+stacks of modes.
 
 That call also compares the number of threads, which compiled code does not depend on: kernels ask when they run. So if
 it refuses, a second look, off the fast path, forgives a difference in that alone; calls from another thread, or after
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from ..frontend.sources import Source
@@ -44,6 +46,7 @@ class GlobalStateGuard(Guard):
     inference: bool = field(default_factory=torch.is_inference_mode_enabled)
     dispatch_modes: int = field(default_factory=lambda: torch._C._len_torch_dispatch_stack())
     functorch_level: int | None = field(default_factory=lambda: torch._C._functorch.maybe_current_level())
+    forward_level: int = field(default_factory=lambda: forward_ad._current_level)
     all_functions_off: bool = field(default_factory=lambda: torch._C._is_torch_function_all_disabled())
     rank: ClassVar[int] = 30
 
@@ -61,6 +64,7 @@ class GlobalStateGuard(Guard):
         """
         keep = scope.keep
         parts = [f"({keep(self.snapshot.check)}() or {keep(self.holds_but_for_threads)}())"]
+        parts.append(f"{keep(forward_ad)}._current_level == {self.forward_level}")
         if self.function_modes:
             parts.append(f"{keep(same_function_modes)}({keep(self.function_modes)})")
         elif not modes_are_counted:
@@ -94,6 +98,8 @@ class GlobalStateGuard(Guard):
             reasons.append("the active torch dispatch modes changed")
         if self.functorch_level != torch._C._functorch.maybe_current_level():
             reasons.append("the call is under other torch.func transforms (vmap, grad) than compiled for")
+        if self.forward_level != forward_ad._current_level:
+            reasons.append("the call is under another level of forward-mode differentiation than compiled for")
         return "; ".join(reasons) or None
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..config import config
+from ..ir.called_operators import flattened
 from .emit import KERNEL_DTYPES
 from .errors import NotConvertible
 from .extern import has_effect, is_view
@@ -28,10 +29,14 @@ _HOPELESS: set[Any] = set()
 """(operator, dtypes) whose decomposition has once led to an operator without a rule: not tried again."""
 
 
-_KEPT = frozenset({"aten::linspace", "aten::logspace", "aten::_safe_softmax", "aten::binary_cross_entropy"})
-"""Operators whose decomposition rounds in other places than ATen does, or, the last one, lets pass numbers that ATen
-refuses. (PyTorch's operator database compares `_safe_softmax` bit for bit where its dtype is said to be an integer; it
-only stands in attention that is not fused.)"""
+_KEPT = frozenset({
+    "aten::linspace", "aten::logspace", "aten::_safe_softmax", "aten::binary_cross_entropy",
+    "aten::multilabel_margin_loss_forward",
+})  # fmt: skip
+"""Operators whose decomposition rounds in other places than ATen does, or lets pass numbers that ATen refuses (binary
+cross entropy), or counts what is behind the end of a list of labels (the margin loss). (PyTorch's operator database
+compares `_safe_softmax` bit for bit where its dtype is said to be an integer; it only stands in attention that is not
+fused.)"""
 
 
 @lru_cache(maxsize=1)
@@ -94,7 +99,7 @@ def _record(call: Call) -> Trace:
         result = _table()[call.func](*_own_lists(call.args), **_own_lists(call.kwargs))
     if result is NotImplemented:
         raise NotImplementedError(f"the decomposition of {call.func} refuses these arguments")
-    recorded.outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    recorded.outputs = flattened(result)
     return recorded
 
 

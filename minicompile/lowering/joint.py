@@ -188,6 +188,7 @@ def _trace(gm: Any, inputs: _Inputs, mode: Any, grad_mode: bool, python_dispatch
         stack.enter_context(torch.set_grad_enabled(grad_mode))
         stack.enter_context(_same_autocast_after())
         stack.enter_context(without_saved_tensor_hooks())
+        stack.enter_context(torch.autograd.set_detect_anomaly(False))  # it reads the gradients' numbers
         stack.enter_context(mode)
         stack.enter_context(recorder)
         if python_dispatcher:

@@ -114,8 +114,11 @@ def _log_sigmoid(c: Any, x: Node) -> Node:
 
 @rule("log_sigmoid_forward.default")
 def log_sigmoid_forward(c: Any, x: Node) -> list[Node | None]:
+    """The second result is what backward reads in place of x on a CPU; elsewhere it has no elements."""
     c.lies_by(contiguous_strides(c.out.shape))  # eager's; fake tensors keep x's strides
-    return [c.cast(_log_sigmoid(c, c.upcast(x)), c.out.dtype), None]
+    x = c.upcast(x)
+    kept = c.cast(c.exp(c.neg(c.abs(x))), c.out.dtype) if c.is_used(1) and c.outs[1].shape == c.out.shape else None
+    return [c.cast(_log_sigmoid(c, x), c.out.dtype), kept]
 
 
 @_activation("logit.default")
