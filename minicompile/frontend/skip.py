@@ -27,7 +27,7 @@ _TORCH_INLINED = (
     "nn/utils/parametrize.py", "nn/utils/spectral_norm.py", "nn/utils/weight_norm.py", "nn/utils/parametrizations.py",
     "backends/", "testing/_internal/", "masked/", "signal/", "_lowrank.py", "_linalg_utils.py", "nn/utils/clip_grad.py",
     "utils/_foreach_utils.py", "nn/utils/stateless.py", "nn/utils/_named_member_accessor.py",
-    "_functorch/functional_call.py", "amp/autocast_mode.py",
+    "_functorch/functional_call.py", "amp/autocast_mode.py", "nn/utils/rnn.py", "nn/utils/convert_parameters.py",
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py", "nn/modules/_functions.py")
@@ -39,6 +39,9 @@ _STANDARD_INLINED = (
     "_collections_abc.py", "types.py", "numbers.py", "contextlib.py", "bisect.py", "heapq.py", "copy.py",
     "statistics.py", "fractions.py", "reprlib.py",
 )  # fmt: skip
+_OS_FILES = ("<frozen os>", _STANDARD + "os.py")
+_ENVIRONMENT = ("_Environ.", "_createenviron.", "getenv")
+"""The functions of `os` that only look at a dict of the process's environment."""
 _INFRASTRUCTURE = frozenset(
     {
         "pytest", "_pytest", "pluggy", "hypothesis", "numpy", "sympy", "triton", "rich", "tqdm", "networkx", "bytecode",
@@ -50,6 +53,8 @@ _INFRASTRUCTURE = frozenset(
 def why_not_inlined(code: CodeType) -> str | None:
     """None if a call of this code may be traced into."""
     if _is_in_optimizer(code, _OPTIMIZER_STEPS + _OPTIMIZER_HELPERS):
+        return None
+    if code.co_filename in _OS_FILES and code.co_qualname.startswith(_ENVIRONMENT):
         return None
     return _why_not(code.co_filename, _TORCH_INLINED, (), _STANDARD_INLINED)
 

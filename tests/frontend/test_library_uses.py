@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, List, Optional
 
 import pytest
@@ -94,6 +95,33 @@ def annotations_that_typing_keeps(x):
     return x + 1, Optional[int] is Optional[int], list[int] is list[int], List[int] is Optional[int], List[int] is List[int]
 
 
+LAYER = torch.nn.Linear(4, 2)
+FROZEN = torch.nn.Linear(4, 2).requires_grad_(False)
+
+
+@whole(X)
+def modules_that_require_gradients_as_they_are_told(x):
+    with torch.no_grad():
+        return LAYER.requires_grad_()(x), FROZEN.requires_grad_(False)(x), x.requires_grad_(False) + 1
+
+
+@whole([X[0], X[1, :2]])
+def rows_that_are_padded(rows):
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1.0)
+
+
+@whole(X)
+def parameters_as_a_vector(x):
+    with torch.no_grad():
+        return torch.nn.utils.parameters_to_vector(LAYER.parameters()) * x.sum()
+
+
+@whole(X)
+def the_environment(x):
+    known = "MINICOMPILE_NOT_THERE" in os.environ, os.environ.get("MINICOMPILE_NOT_THERE"), bool(os.environ["PATH"])
+    return x * int(os.getenv("MINICOMPILE_NOT_THERE", "2")), known
+
+
 class Hooked(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -141,3 +169,24 @@ def test_a_decorated_forward_is_one_graph() -> None:
 def test_one_graph_like_eager(name: str) -> None:
     fn, args = WHOLE[name]
     assert_like_eager(fn, args, graphs=1, fullgraph=True)
+
+
+def test_a_method_that_the_program_adds_to_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = minicompile.compile(lambda x: x.added() + 1, fullgraph=True)
+    for factor in (2, 3, 3):
+        monkeypatch.setattr(torch.Tensor, "added", lambda self, by=factor: self * by, raising=False)
+        assert_same(compiled(X), X * factor + 1)
+
+
+def test_a_change_of_the_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sets(x: Any) -> Any:
+        os.environ["MINICOMPILE_TESTS"] = str(len(x))
+        return x * int(os.environ["MINICOMPILE_TESTS"])
+
+    compiled, setting = minicompile.compile(lambda x: x * float(os.environ["MINICOMPILE_TESTS"])), minicompile.compile(sets)
+    for factor in (2.0, 3.0):
+        monkeypatch.setenv("MINICOMPILE_TESTS", str(factor))
+        assert_same(compiled(X), X * factor)
+    for rows in (1, 2):
+        assert_same(setting(X[:rows]), X[:rows] * rows)
+        assert os.environ["MINICOMPILE_TESTS"] == str(rows)

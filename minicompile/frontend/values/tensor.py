@@ -7,6 +7,7 @@ dtype, device…); a break for what only the numbers tell.
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue
 from .containers import SequenceValue
+from .functions import MethodValue
 from .indexing import select_symbolic
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ class TensorValue(Value):
         if self.real is not None and (name in vars(self.real) or name == "grad"):
             assert self.source is not None
             return Lazy(getattr(self.real, name), AttrSource(self.source, name))
-        return self._method(name)
+        return self._method(tr, name)
 
     def _data(self, tr: Tracer) -> Value:
         """`data` is `detach()` as long as nobody writes to the memory: writes through `data` are not counted."""
@@ -116,10 +118,12 @@ class TensorValue(Value):
         except Exception as error:
             raise UserError(error, is_torch=True) from error
 
-    def _method(self, name: str) -> Value:
+    def _method(self, tr: Tracer, name: str) -> Value:
         found = getattr(torch.Tensor, name, None)
         if found is None:
             fail(AttributeError(f"'{self.python_type().__name__}' object has no attribute '{name}'"))
+        if isinstance(found, types.FunctionType) and (found.__module__ or "").partition(".")[0] != "torch":
+            return MethodValue(tr.wrap(found, AttrSource(tr.anchor(torch.Tensor), name)), self)  # the program's own
         if not callable(found):
             raise self.cannot(f"reading attribute {name!r}")
         return TensorMethod(self, name)
@@ -227,6 +231,8 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         if number is not None:
             return number
         raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
+    if name == "requires_grad_" and _requires_as_it_is(tr, owner, args, kwargs):
+        return owner
     if name in FOR_REAL and name not in KNOWN_METHODS:
         raise unsupported_call(f"Tensor.{name}()", "changes or exposes what the graph holds")
     known = KNOWN_METHODS.get(name)
@@ -238,6 +244,15 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         if result is not None:
             return result
     return tr.torch_call(name, [owner, *args], kwargs)
+
+
+def _requires_as_it_is(tr: Tracer, owner: TensorValue, args: Args, kwargs: Kwargs) -> bool:
+    """Whether `requires_grad_()` of a tensor from outside changes nothing; its guard says what it requires."""
+    wanted = [*args, *kwargs.values()] or [ConstantValue(True)]
+    required = wanted[0].realize(tr)
+    if owner.source is None or len(wanted) > 1 or not isinstance(required, ConstantValue):
+        return False
+    return required.value is owner.fake.requires_grad
 
 
 def read_number(tr: Tracer, owner: TensorValue, name: str) -> Value | None:
