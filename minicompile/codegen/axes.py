@@ -122,7 +122,7 @@ class AxisSpace:
                 continue
             small, large, rest = (one, other, right) if self._divides(one, other) else (other, one, left)
             outer = exact_quotient(self.sizes[large], self.sizes[small])
-            if outer is None:
+            if outer is None or outer == 0:  # 0 is a multiple of everything, as often as one likes
                 raise NoCommonRefinement(f"{self.sizes[one]} and {self.sizes[other]} do not divide each other")
             if outer == 1:
                 self._became[large] = (small,)

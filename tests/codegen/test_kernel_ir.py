@@ -91,6 +91,13 @@ def test_no_common_refinement() -> None:
         space.unify((space.new(3) + space.new(4),), (space.new(2) + space.new(6),))
 
 
+def test_nothing_is_no_multiple_of_something() -> None:
+    """0 = 24 · 0 = 24 · 24 · 0 …: cut off for ever."""
+    space = AxisSpace()
+    with pytest.raises(NoCommonRefinement, match="0"):
+        space.unify((space.new(0) + space.new(4) + space.new(96),), (space.new(0) + space.new(4),))
+
+
 def test_exact_quotients() -> None:
     assert exact_quotient(12, 4) == 3 and exact_quotient(12, 5) is None and exact_quotient(5, 0) is None
     assert exact_quotient(6 * S, 3) == 2 * S and exact_quotient(S, 2) is None and exact_quotient(S * 4, S) == 4
