@@ -18,6 +18,7 @@ from .cpp_scans import ScanPrinter, has_scan
 from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Batch, Kernel, lane_axis
 from .pieces import pieces
+from .row_pairs import AT_ONCE, pair_axis, paired
 
 LARGE_MEMBER = 4 * GRAIN
 """Elements from which a member of a batch is worth all threads."""
@@ -85,4 +86,11 @@ def _print(kernel: Kernel) -> str:
         return ColumnPrinter(kernel, lane).text()
     if has_scan(kernel):
         return ScanPrinter(kernel).text()
-    return RowPrinter(kernel).text() if across is None else TilePrinter(kernel, across).text()
+    return _row_printer(kernel).text() if across is None else TilePrinter(kernel, across).text()
+
+
+def _row_printer(kernel: Kernel) -> RowPrinter:
+    """For one row at a time, or for two."""
+    rows = RowPrinter(kernel)
+    axis = pair_axis(rows)
+    return rows if axis is None else RowPrinter(paired(kernel, axis), AT_ONCE)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 RUN = 512
 """Elements of a run: eight for each lane."""
 
+WHOLE = 768
+"""Elements up to which a row is one run: twelve for each lane, steps that gcc still writes out one after the other.
+Measured in cache: row sums of 768 take 0.72 of the time that runs of 512 and 256 take, layer_norm of 600 0.62. With
+more steps it is a loop, whose end the processor does not foresee (896: up to 1.25)."""
+
 BYTES = 256
 """Of an accumulator's lanes: four of the widest registers, so that four additions are under way at once."""
 
@@ -35,6 +40,11 @@ def pay(axis: Axis, loop: Sequence[Value]) -> bool:
     reduced = [value for value in loop if value.op == "reduce"]
     light = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) <= COSTLIEST
     return 0 < len(reduced) <= 2 and light and axis.hint >= RUN
+
+
+def run_length(axis: Axis) -> int:
+    """Elements of a run along this axis."""
+    return axis.size if isinstance(axis.size, int) and axis.size <= WHOLE else RUN
 
 
 def print_run(

@@ -14,6 +14,7 @@ import torch
 
 from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
+from ..ir.types import Dim
 from . import cpp_lanes
 from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
@@ -89,8 +90,9 @@ class RowPrinter:
     calls_blocks = True
     stores_past_caches = True
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, at_once: int = 1) -> None:
+        """`at_once`: rows that one row of the kernel stands for (row_pairs.py)."""
+        self.kernel, self.at_once = kernel, at_once
         parallel = kernel.of_kind("parallel")
         self.inner = kernel.of_kind("reduce") if kernel.is_reduction else parallel[-1:]
         self.outer = parallel if kernel.is_reduction else parallel[:-1]
@@ -161,12 +163,16 @@ class RowPrinter:
 
     def _if_worth_it(self) -> str:
         """The OpenMP clause that keeps small work on one thread."""
-        work = dims_product(axis.size for axis in self.kernel.axes)
+        work = self._work()
         return "" if isinstance(work, int) and work > GRAIN else f" if({dim_text(work, 'cpp')} > {GRAIN})"
 
     def _is_small(self) -> bool:
-        work = dims_product(axis.size for axis in self.kernel.axes)
+        work = self._work()
         return isinstance(work, int) and work <= GRAIN
+
+    def _work(self) -> Dim:
+        """Elements in all."""
+        return self.at_once * dims_product(axis.size for axis in self.kernel.axes)
 
     def _for(self, axis: Axis) -> str:
         name = axis.name
@@ -324,7 +330,7 @@ class RowPrinter:
         """Elements that are joined in the register type: few where additions round, else a block."""
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
         if self._has_lanes(self.inner[-1], k, loop):
-            return cpp_lanes.RUN
+            return cpp_lanes.run_length(self.inner[-1])
         return BLOCK if not rounds or self._calls_blocks(self.inner[-1], k, loop) else RUN
 
     def _has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:

@@ -35,6 +35,15 @@ def test_every_length(fn: Callable[[Tensor], object]) -> None:
         torch.testing.assert_close(compiled(x), fn(x), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("length", [600, 767, 768, 769, 1023])
+def test_a_short_row_is_one_run(length: int) -> None:
+    x = _data(length, torch.float32)
+    compiled = minicompile.compile(lambda x: (x.sum(-1), x.amax(-1)), dynamic=False)
+    torch.testing.assert_close(compiled(x), (x.sum(-1), x.amax(-1)))
+    (kernel,) = compiled.entries[0].graphs[0].compiled.kernels
+    assert ("begin += " in kernel.source) == (length > 768)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.int64, torch.bfloat16, torch.uint8])
 @pytest.mark.parametrize("fn", [lambda x: x.sum(-1), lambda x: (x.amax(-1), x.amin(-1)), lambda x: (x + x).sum(-1)])
 def test_every_dtype(fn: Callable[[Tensor], object], dtype: torch.dtype) -> None:
