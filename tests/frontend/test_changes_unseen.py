@@ -4,6 +4,7 @@ inside, memory that is addressed from its start."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -185,3 +186,36 @@ def test_a_default_that_becomes_a_property(monkeypatch: pytest.MonkeyPatch) -> N
     assert_same(compiled(X, o), 3.0 * X)
     monkeypatch.setattr(WithDefault, "q", PROPERTY)
     assert_same(compiled(X, o), 7.0 * X)
+
+
+def default_of(x: Tensor, owner: Any) -> Any:
+    return x * getattr(owner, "later", 2.0)
+
+
+def asked(x: Tensor, owner: Any) -> Any:
+    return x + hasattr(owner, "later")
+
+
+def caught(x: Tensor, owner: Any) -> Any:
+    try:
+        return x * owner.later
+    except AttributeError:
+        return x
+
+
+def counted(x: Tensor, owner: Any) -> Any:
+    owner.later = getattr(owner, "later", 0.0) + 1
+    return x * owner.later
+
+
+@pytest.mark.parametrize("make", [lambda: type("Owner", (), {}), lambda: ModuleType("owner")], ids=["class", "module"])
+@pytest.mark.parametrize("fn", [default_of, asked, caught, counted])
+def test_an_attribute_that_a_class_or_module_gets_later(fn: Callable[..., Any], make: Callable[[], Any]) -> None:
+    compiled = minicompile.compile(fn)
+    mine, eagers = make(), make()
+    for _ in range(2):
+        assert_same(compiled(X, mine), fn(X, eagers))
+    mine.later = eagers.later = 3.0
+    assert_same(compiled(X, mine), fn(X, eagers))
+    del mine.later, eagers.later
+    assert_same(compiled(X, mine), fn(X, eagers))

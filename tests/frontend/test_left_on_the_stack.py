@@ -51,6 +51,12 @@ def text_of_a_number(x):
 
 
 @program()
+def text_that_is_only_looked_at(x):
+    text = f"{x.sum() * 0:.1f}"
+    return x * len(text), text[0], "." in text, [*text]
+
+
+@program()
 def method_of_a_slice(x):
     start, stop, step = slice(1, -1).indices(len(x))
     return x[start:] * stop, slice(None).indices(3)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.constants import is_numpy_number
+from ...guards.kinds import AttrPresenceGuard
 from ..breaks import unsupported_call
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
@@ -23,7 +24,7 @@ from .constant import FOREIGN, ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
 from .objects import MISSING as _MISSING
-from .objects import ObjectValue, python_descriptor, static_lookup
+from .objects import ObjectValue, is_open_class, python_descriptor, static_lookup
 from .subclasses import IMMUTABLE, SubclassValue, initialise_natively, native_base, new_subclass_object
 
 if TYPE_CHECKING:
@@ -53,7 +54,13 @@ class ClassValue(Value):
     def has_attr(self, tr: Tracer, name: str) -> bool:
         if name in tr.attributes_of(self):
             return True
-        return hasattr(self.cls, name)
+        return self._guarded_presence(tr, name)
+
+    def _guarded_presence(self, tr: Tracer, name: str) -> bool:
+        present = hasattr(self.cls, name)
+        if self.source is not None and is_open_class(self.cls):
+            tr.guard(AttrPresenceGuard(tr.anchor(self.cls), name, present))
+        return present
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         pending = tr.attributes_of(self).get(name)
@@ -76,6 +83,7 @@ class ClassValue(Value):
         if binds is not None:
             return binds.call(tr, [ConstantValue(None), self], {})
         if not hasattr(self.cls, name):
+            self._guarded_presence(tr, name)
             fail(AttributeError(f"type object '{self.cls.__name__}' has no attribute '{name}'"), is_exact=True)
         found = getattr(self.cls, name)
         flags = self.cls.__flags__

@@ -69,6 +69,18 @@ class ComputedValue(OpenValue):
     def getattr(self, tr: Tracer, name: str) -> Value:
         return ConstantValue(self.specialize(tr)).getattr(tr, name)
 
+    def length(self, tr: Tracer) -> int:
+        return ConstantValue(self.specialize(tr)).length(tr)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        return ConstantValue(self.specialize(tr)).getitem(tr, key)
+
+    def contains(self, tr: Tracer, item: Value) -> bool:
+        return ConstantValue(self.specialize(tr)).contains(tr, item)
+
+    def items(self, tr: Tracer) -> list[Value]:
+        return ConstantValue(self.specialize(tr)).items(tr)
+
     def text(self, tr: Tracer, how: str) -> Value | None:
         return None if isinstance(self.now, str) else computed(tr, str, "str({0})", [self])
 

@@ -76,10 +76,16 @@ class PyModuleValue(Value):
         try:
             return Lazy(getattr(self.module, name), AttrSource(self.source, name))
         except AttributeError as error:
+            tr.guard(AttrPresenceGuard(self.source, name, False))
             fail(error)
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        return hasattr(self.module, name)
+        if name in tr.attributes_of(self):
+            return True
+        present = hasattr(self.module, name)
+        if self.source is not None:
+            tr.guard(AttrPresenceGuard(self.source, name, present))
+        return present
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         if tr.tracked_dict(vars(self.module)) is not None:
