@@ -57,16 +57,19 @@ def interleaved(
     """Time each candidate `rounds` times, taking turns in an order drawn anew for each round.
 
     torch's Timer calls each twice before it times it, so that what the one before left in the caches, or gave back to
-    the system from the heap, is not charged to its successor.
+    the system from the heap, is not charged to its successor. It is told how many threads there are: else it sets one,
+    for eager and for kernels that ask OpenMP, while Inductor's have their number compiled in.
 
     Args:
         candidates: name → function to call; each is called once first to warm up.
         rounds: how many turns each gets.
         seconds_per_round: how long one turn lasts, about; at least one call.
     """
+    import torch
     from torch.utils.benchmark import Timer
 
-    timers = {name: Timer("f()", globals={"f": fn}) for name, fn in candidates.items()}
+    threads = torch.get_num_threads()
+    timers = {name: Timer("f()", globals={"f": fn}, num_threads=threads) for name, fn in candidates.items()}
     number = {}
     for name, timer in timers.items():
         timer.timeit(1)
