@@ -1,6 +1,6 @@
 # `make demo` and `make test` work on a fresh clone; everything they need goes into .venv.
 #   make demo [ARGS=--no-inductor]   install, compile and run real functions, print the table, write demo-output/
-#   make test [ARGS=tests/codegen]   install, run the test-suite
+#   make test [ARGS=tests/codegen]   install, run the test-suite in WORKERS processes (2), a file in one
 #   make fuzz [FUZZ=--programs=50000]  random programs, on all processors: eager, the reference interpreter and C++
 #                                    must agree; --seed=S --workers=N; without --programs for 10 minutes
 #   make bench [ARGS=--quick]        speed beside eager and torch.compile; table, bench-output/bench.json and .svg
@@ -10,6 +10,7 @@
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -25,7 +26,7 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m tests.inspect.browser
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz --workers=0 $(FUZZ) $(ARGS)

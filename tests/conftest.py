@@ -9,7 +9,11 @@ from __future__ import annotations
 import os
 import tempfile
 
-_caches = tempfile.mkdtemp(prefix="minicompile-tests-")
+_is_worker = "PYTEST_XDIST_WORKER" in os.environ  # it shares the caches of the process that has started it
+if _is_worker:
+    _caches = os.path.dirname(os.environ["MINICOMPILE_CACHE_DIR"])
+else:
+    _caches = tempfile.mkdtemp(prefix="minicompile-tests-")
 os.environ["MINICOMPILE_CACHE_DIR"] = os.path.join(_caches, "minicompile")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(_caches, "inductor")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -26,10 +30,9 @@ hypothesis.settings.register_profile("minicompile", deadline=None)
 hypothesis.settings.load_profile("minicompile")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _remove_caches() -> Iterator[None]:
-    yield
-    shutil.rmtree(_caches, ignore_errors=True)
+def pytest_unconfigure() -> None:
+    if not _is_worker:
+        shutil.rmtree(_caches, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

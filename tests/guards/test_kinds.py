@@ -70,7 +70,10 @@ def test_type_of_a_local_class_that_died_never_hits_again():
     assert_miss(checked, (local(),), "no longer exists")
 
 
-@pytest.mark.parametrize("value", [len, torch, torch.relu, Thing, Thing(), lambda: 0, [1], {}], ids=str)
+OBJECTS = [len, torch, torch.relu, Thing, Thing(), lambda: 0, [1], {}]
+
+
+@pytest.mark.parametrize("value", OBJECTS, ids=lambda value: type(value).__name__)
 def test_identity(value):
     checked = Checked(IdentityGuard.of(X, value))
     assert_hit(checked, value)
