@@ -4,8 +4,9 @@ In: a kernel, its outer and inner axes, its loops. Out: which stores are *stream
 loads it fetches ahead and how far.
 
 A plain store first reads the cache line that it then overwrites, and pushes another one out: a result too large for
-the caches costs its bytes three times. A streaming store (`movntps`) costs them once. Measured with the result read
-again at once by another kernel: even at 4 MiB, 1.3 times as fast at 8, 1.5 at 32.
+the caches costs its bytes three times. A streaming store (`movntps`) costs them once. Measured with two threads beside
+an L3 of 480 MiB: it takes 1.03 to 1.16 of a plain store's time for 8 to 32 MiB, 0.83 to 1 for 48 and 0.65 to 0.9 for
+64; for rows of 64 floats 0.86 even at 16.
 
 The processor's own prefetcher stops at the end of a page, and sees nothing coming while a row is worked on in cache.
 A loop that walks memory once is told `AHEAD` bytes before (sums of 256 MiB: 1.4 times as fast); where a row takes
@@ -20,11 +21,16 @@ from functools import cached_property
 from itertools import chain
 
 from ..ir.types import Dim
-from ..runtime.cpu import simd_name
+from ..runtime.cpu import last_cache_bytes, simd_name
 from .kernel_ir import Affine, Axis, Kernel, Value
 
-STREAMED = 8 << 20
-"""Bytes of a result from which it is stored past the caches: twice the L2 caches of the two cores measured."""
+STREAMED = min(32 << 20, max(8 << 20, last_cache_bytes() // 15))
+"""Bytes of a result from which it is stored past the caches: no less than twice the L2 caches of two cores."""
+
+STREAMED_ROWS = 8 << 20
+"""The same of one stored in rows of less than `LONG` bytes, for whose lines the processor does not ask in advance."""
+
+LONG = 2048
 
 FETCHED = 4 << 20
 """Bytes of an operand from which it is fetched ahead: less may lie in a cache from the call before."""
@@ -58,8 +64,9 @@ class Traffic:
             return False
         size = store.attrs["buffer"].dtype.itemsize
         row = self.inner[-1].hint * size
-        whole = row % LINE == 0 or row >= 32 * LINE
-        return whole and self.is_contiguous(store) and self._touched(store) >= STREAMED
+        whole = row % LINE == 0 or row >= LONG
+        least = STREAMED if row >= LONG else min(STREAMED, STREAMED_ROWS)
+        return whole and self.is_contiguous(store) and self._touched(store) >= least
 
     def ahead(self, k: int) -> list[tuple[Value, Dim]]:
         """The loads that loop k fetches, each with the distance in elements from the loop's own position."""

@@ -1,7 +1,7 @@
 """What this processor can do, read from the kernel's own list of its features.
 
-Out: the SIMD level that the C++ compiler will target with -march=native, and a fingerprint that keeps a cache folder on
-a shared disk from handing one machine's instructions to another.
+Out: the SIMD level that the C++ compiler will target with -march=native, the size of the last cache, and a fingerprint
+that keeps a cache folder on a shared disk from handing one machine's instructions to another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
+from pathlib import Path
 
 _LEVELS = (  # the first whose features are all there is the one that the compiler vectorises for
     ("avx512", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
@@ -37,6 +38,16 @@ def features() -> frozenset[str]:
 def simd_name() -> str:
     """ "avx512", "avx2", "avx", "sse2", "sve", "neon", or "scalar" where none is known."""
     return next((name for name, needed in _LEVELS if needed <= features()), "scalar")
+
+
+@functools.cache
+def last_cache_bytes() -> int:
+    """The size of the last cache before memory, of the first processor; 0 where the system does not tell."""
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    try:
+        return max((int(size.read_text().strip().removesuffix("K")) << 10 for size in sizes), default=0)
+    except (OSError, ValueError):
+        return 0
 
 
 @functools.cache

@@ -99,6 +99,20 @@ def test_used_where_it_pays_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) ->
     assert "mc_stream(&" not in text and "__builtin_prefetch(" not in text
 
 
+def test_short_rows_are_stored_past_the_caches_from_fewer_bytes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_traffic, "STREAMED", 1 << 20)
+    monkeypatch.setattr(cpp_traffic, "STREAMED_ROWS", 1 << 16)
+    monkeypatch.setattr(cpp_traffic, "simd_name", lambda: "avx512")
+
+    def is_streamed(rows: int, width: int) -> bool:
+        compiled = minicompile.compile(lambda x: torch.softmax(x, -1) * width)
+        compiled(torch.randn(rows, width))
+        return "mc_stream(&" in sources(compiled)
+
+    assert is_streamed(1024, 64) and not is_streamed(128, 64)
+    assert is_streamed(512, 1024) and not is_streamed(64, 1024)
+
+
 def test_the_next_row_is_fetched_while_one_is_worked_on() -> None:
     compiled = minicompile.compile(lambda x: torch.softmax(x, -1))
     compiled(torch.randn(640, 1024))
