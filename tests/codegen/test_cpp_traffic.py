@@ -48,6 +48,7 @@ PROGRAMS: list[Callable[..., object]] = [several, normalised, shifted,
 def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpp_traffic, "STREAMED", 1)
     monkeypatch.setattr(cpp_traffic, "FETCHED", 1)
+    monkeypatch.setattr(cpp_traffic, "FETCHED_ONCE", 1)
 
 
 def sources(compiled: object) -> str:
@@ -111,6 +112,14 @@ def test_short_rows_are_stored_past_the_caches_from_fewer_bytes_on(monkeypatch: 
 
     assert is_streamed(1024, 64) and not is_streamed(128, 64)
     assert is_streamed(512, 1024) and not is_streamed(64, 1024)
+
+
+def test_what_is_not_reduced_is_fetched_from_more_bytes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_traffic, "FETCHED_ONCE", 1 << 20)
+    for fn, expected in ((lambda x: x * 2, False), (lambda x: x.sum(), True), (lambda x: x.sum(-1), True)):
+        compiled = minicompile.compile(fn)
+        compiled(torch.randn(64, 4000))
+        assert ("__builtin_prefetch(" in sources(compiled)) == expected
 
 
 def test_the_next_row_is_fetched_while_one_is_worked_on() -> None:
