@@ -69,7 +69,7 @@ class Traffic:
         size = store.attrs["buffer"].dtype.itemsize
         row = self.inner[-1].hint * size
         whole = row % LINE == 0 or row >= LONG
-        least = STREAMED if row >= LONG else min(STREAMED, STREAMED_ROWS)
+        least = STREAMED if row >= LONG else STREAMED_ROWS
         return whole and self.is_contiguous(store) and self._touched(store) >= least
 
     def ahead(self, k: int) -> list[tuple[Value, Dim]]:

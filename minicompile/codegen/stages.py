@@ -41,6 +41,11 @@ def stage(kernel: Kernel, inner: frozenset[str], recompute_up_to: int) -> Stages
     return _Stager(kernel, inner, recompute_up_to).run()
 
 
+def row_stages(kernel: Kernel) -> Stages:
+    """The plan over the reduce axes where nothing is kept: a Triton block is in registers, or computed again."""
+    return stage(kernel, frozenset(axis.name for axis in kernel.of_kind("reduce")), 1 << 30)
+
+
 class _Stager:
     def __init__(self, kernel: Kernel, inner: frozenset[str], limit: int) -> None:
         self.kernel, self.inner, self.limit = kernel, inner, limit

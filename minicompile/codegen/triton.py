@@ -18,7 +18,7 @@ from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
 from .kernel_ir import Affine, Axis, Batch, Buffer, Kernel, Value, place_text, register_dtype
 from .matmul_kernel import Product
-from .stages import stage
+from .stages import row_stages
 from .triton_shape import Piece, Shape, shape_of
 from .triton_softmax import maximum_below, sums_to_one_or_more
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
@@ -97,7 +97,7 @@ class Printer:
         self.number = {value: i for i, value in enumerate(kernel.body)}
         self.parallel, self.reduce = kernel.of_kind("parallel"), kernel.of_kind("reduce")
         self.rank = 1 if shape.kind == "flat" else 2
-        self.stages = stage(kernel, frozenset(axis.name for axis in self.reduce), 1 << 30)
+        self.stages = row_stages(kernel)
         self.block = self.stages.block if kernel.is_reduction else frozenset()
         self.divisors = divisors(kernel, self.block)
         self.index = "tl.int32" if fits_int32(kernel) else "tl.int64"

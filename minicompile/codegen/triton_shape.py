@@ -19,7 +19,7 @@ import torch
 from ..ir.symbols import evaluate
 from ..ir.types import Dim
 from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
-from .stages import stage
+from .stages import row_stages
 from .triton_skew import Skew, skew_of
 from .triton_softmax import online_sum
 
@@ -271,8 +271,7 @@ def _alike_between(size: int, skew: Skew, lanes: int, threads: int) -> tuple[Pie
 
 def _rows_at_a_time(kernel: Kernel) -> int:
     """How many values of each element wait, at most, for a reduction of the row."""
-    inner = frozenset(axis.name for axis in kernel.of_kind("reduce"))
-    block = stage(kernel, inner, 1 << 30).block
+    block = row_stages(kernel).block
     last = {arg: i for i, value in enumerate(kernel.body) for arg in value.args if arg in block}
     most = 1
     for i, value in enumerate(kernel.body):
@@ -313,7 +312,7 @@ def _looped(kernel: Kernel, rows: int) -> Shape:
 
 def _is_online(kernel: Kernel) -> bool:
     """Whether a loop computes a maximum and the sum of the exponentials below it."""
-    loops = stage(kernel, frozenset(axis.name for axis in kernel.of_kind("reduce")), 1 << 30).loops
+    loops = row_stages(kernel).loops
     return any(online_sum(loops, k) is not None for k in range(len(loops)))
 
 

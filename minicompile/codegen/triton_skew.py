@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .kernel_ir import Affine, Kernel, Value
-from .stages import stage
+from .stages import row_stages
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def skew_of(kernel: Kernel, first: int) -> Skew | None:
     if len(reduce) != 1 or not isinstance(reduce[0].size, int) or reduce[0].size < first:
         return None
     along = reduce[0].name
-    block = stage(kernel, frozenset((along,)), 1 << 30).block
+    block = row_stages(kernel).block
     walked = [value for value in block if value.op in ("load", "store")]
     if not walked or any(value.op in ("scan", "index", "check") for value in block) or any(map(_is_gather, walked)):
         return None

@@ -18,6 +18,7 @@ from .kernel_ir import Value
 PER_LANE = 4
 """Elements of a step that share a running maximum and sum (`mc_online_sum`): it is rescaled once for all of them."""
 
+
 def maximum_below(value: Value) -> Value | None:
     """For exp(x - max(x)) of float32, the reduction max(x); else None.
 

@@ -47,6 +47,7 @@ PROGRAMS: list[Callable[..., object]] = [several, normalised, shifted,
 @pytest.fixture(autouse=True)
 def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpp_traffic, "STREAMED", 1)
+    monkeypatch.setattr(cpp_traffic, "STREAMED_ROWS", 1)
     monkeypatch.setattr(cpp_traffic, "FETCHED", 1)
     monkeypatch.setattr(cpp_traffic, "FETCHED_ONCE", 1)
 

@@ -62,6 +62,7 @@ def everything() -> str:
         for module in (cpp_blocks, cpp_traffic):
             patch.setattr(module, "simd_name", lambda: "avx512")
         patch.setattr(cpp_traffic, "STREAMED", 1)
+        patch.setattr(cpp_traffic, "STREAMED_ROWS", 1)
         patch.setattr(cpp_build, "load_kernels", lambda source, wanted: [lambda *_: None for _ in wanted])
         return compile_ir(b.finish(*outputs)).native_source
 

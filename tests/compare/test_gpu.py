@@ -218,7 +218,7 @@ def test_an_index_out_of_range_is_refused(index: str) -> None:
     assert "refused:" in done.stdout and "assert" in done.stdout.lower(), done.stdout + done.stderr[-2000:]
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
 def test_the_device_of_the_tensors_counts() -> None:
     compiled = minicompile.compile(lambda x: x.softmax(-1) * 2)
     for device in ("cuda:1", "cuda:0", "cuda:1"):
