@@ -35,6 +35,7 @@ class ColumnPrinter(RowPrinter):
     """See the module's docstring."""
 
     stores_past_caches = False
+    joins_softmaxes = False
 
     def __init__(self, kernel: Kernel, lane: Axis) -> None:
         self.lane = lane

@@ -48,11 +48,16 @@ class Accumulator:
             return None
         return "int64_t" if self.value.dtype == torch.float64 else "int32_t"
 
+    @property
+    def total(self) -> str:
+        """The variable that runs are joined in."""
+        return f"total_{self.name}"
+
     def identity(self) -> str:
         return literal(REDUCTIONS[self.kind].identity(self.value.dtype), self.value.dtype)
 
     def declare_total(self) -> str:
-        return f"{self.total_type} total_{self.name} = {self.identity()};"
+        return f"{self.total_type} {self.total} = {self.identity()};"
 
     def declare_run(self, wide: bool = False) -> str:
         """`wide`: in the total's type, for lanes to be summed in it."""
@@ -107,7 +112,7 @@ class Accumulator:
 
     def join(self, part: str) -> str:
         """A run, or another thread's total, into the total."""
-        return f"total_{self.name} = {self.combined(f'total_{self.name}', part)};"
+        return f"{self.total} = {self.combined(self.total, part)};"
 
     def finish(self) -> str:
-        return f"const {self.type} {self.name} = ({self.type})total_{self.name};"
+        return f"const {self.type} {self.name} = ({self.type}){self.total};"

@@ -15,7 +15,7 @@ import torch
 from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
-from . import cpp_lanes
+from . import cpp_lanes, cpp_online
 from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
@@ -89,6 +89,7 @@ class RowPrinter:
 
     calls_blocks = True
     stores_past_caches = True
+    joins_softmaxes = True
 
     def __init__(self, kernel: Kernel, at_once: int = 1) -> None:
         """`at_once`: rows that one row of the kernel stands for (row_pairs.py)."""
@@ -101,6 +102,7 @@ class RowPrinter:
         self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
         self.traffic = self.plan_traffic()
         self.streamed = self._stored_past_caches()
+        self.online = cpp_online.find(self) if self.joins_softmaxes else {}
         self.out = Lines()
         self.is_fast = False
 
@@ -220,7 +222,8 @@ class RowPrinter:
                 self._declare_kept()
             for k, loop in enumerate(self.stages.loops):
                 self._rows(k)
-                self._loop(k, loop)
+                if k - 1 not in self.online:
+                    self._loop(k, loop)
             self._rows(len(self.stages.loops))
             for _ in self.outer:
                 self.out.close()
@@ -286,7 +289,7 @@ class RowPrinter:
 
     def _loop(self, k: int, loop: Sequence[Value]) -> None:
         """One pass over the row."""
-        accumulators = [Accumulator(value, self.names[value]) for value in loop if value.op == "reduce"]
+        accumulators = self._accumulators(k, loop)
         self.out.add(*(acc.declare_total() for acc in accumulators))
         self.out.add(*(self._declare_carry(value) for value in loop if self._is_scanned(value, k)))
         if self.splits_row:
@@ -294,6 +297,11 @@ class RowPrinter:
         else:
             self._pass(k, loop, accumulators)
         self.out.add(*(acc.finish() for acc in accumulators))
+
+    def _accumulators(self, k: int, loop: Sequence[Value]) -> list[Accumulator]:
+        if k in self.online:
+            return [self.online[k]]
+        return [Accumulator(value, self.names[value]) for value in loop if value.op == "reduce"]
 
     def _computed(self, k: int, loop: Sequence[Value]) -> list[Value]:
         """The values that loop k computes, and does not read back from where an earlier loop kept them."""
@@ -328,6 +336,8 @@ class RowPrinter:
 
     def _run_length(self, k: int, loop: Sequence[Value]) -> int:
         """Elements that are joined in the register type: few where additions round, else a block."""
+        if k in self.online:
+            return cpp_online.BLOCK
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
         if self._has_lanes(self.inner[-1], k, loop):
             return cpp_lanes.run_length(self.inner[-1])
@@ -335,8 +345,12 @@ class RowPrinter:
 
     def _has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         """Whether the loop keeps an accumulator for each lane (cpp_lanes.py); one of a form of its own does not."""
+        return axis is not None and self.is_plain(k, loop) and cpp_lanes.pay(axis, loop)
+
+    def is_plain(self, k: int, loop: Sequence[Value]) -> bool:
+        """Whether one element after the other is computed, each by itself, in the usual forms of functions."""
         special = any(self._is_scanned(value, k) or has_fast_form(value) for value in loop)
-        return axis is not None and not special and not self._calls_blocks(axis, k, loop) and cpp_lanes.pay(axis, loop)
+        return not special and not self._calls_blocks(self.inner[-1] if self.inner else None, k, loop)
 
     def _calls_blocks(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         return self.calls_blocks and pays(axis, self._computed(k, loop))
@@ -360,6 +374,9 @@ class RowPrinter:
         accumulators: Sequence[Accumulator],
     ) -> None:
         """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
+        if axis is not None and k in self.online:
+            cpp_online.print_block(self, axis, begin, end, k, self.online[k])
+            return
         lanes = self._has_lanes(axis, k, loop)
         self.out.add(*(acc.declare_run(wide=lanes) for acc in accumulators))
         if accumulators and axis is not None and not self._is_blocked(axis, k, loop):
@@ -423,7 +440,7 @@ class RowPrinter:
             run = self._run_length(k, loop)
             with self.out.blocks("begin", "end", f"chunk * {CHUNK}", "stop", run, has_rest_apart(axis, run)):
                 self._runs(axis, "begin", "end", k, loop, accumulators)
-            self.out.add(*(f"parts_{acc.name}[chunk] = total_{acc.name};" for acc in accumulators))
+            self.out.add(*(f"parts_{acc.name}[chunk] = {acc.total};" for acc in accumulators))
             self.out.close()
         if accumulators:
             self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")

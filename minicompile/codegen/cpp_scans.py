@@ -25,6 +25,7 @@ class ScanPrinter(RowPrinter):
     """See the module's docstring."""
 
     stores_past_caches = False
+    joins_softmaxes = False
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)

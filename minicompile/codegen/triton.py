@@ -18,9 +18,9 @@ from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
 from .kernel_ir import Affine, Axis, Batch, Buffer, Kernel, Value, place_text, register_dtype
 from .matmul_kernel import Product
+from .softmaxes import maximum_below, sums_to_one_or_more
 from .stages import row_stages
 from .triton_shape import Piece, Shape, shape_of
-from .triton_softmax import maximum_below, sums_to_one_or_more
 from .triton_text import COMBINE, TL_TYPES, cast_text, constant, operation, scalar
 
 HEAD = """\

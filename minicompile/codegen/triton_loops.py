@@ -13,8 +13,8 @@ import torch
 from ..ir.ops import SCANS
 from ..ir.symbols import dim_text
 from .kernel_ir import Value
+from .softmaxes import PER_LANE, online_sum, sums_to_one_or_more
 from .triton import Printer
-from .triton_softmax import PER_LANE, online_sum, sums_to_one_or_more
 from .triton_text import COMBINE, TL_TYPES, constant
 
 

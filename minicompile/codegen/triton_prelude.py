@@ -386,7 +386,7 @@ else:
 
     @triton.jit
     def mc_exp_below(x):
-        """exp of a rounded difference, at most 0 (triton_softmax.py)."""
+        """exp of a rounded difference, at most 0 (softmaxes.py)."""
         args = [x * 1.4426950408889634]
         return tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", args, dtype=tl.float32, is_pure=True, pack=1

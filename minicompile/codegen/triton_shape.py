@@ -19,9 +19,9 @@ import torch
 from ..ir.symbols import evaluate
 from ..ir.types import Dim
 from .kernel_ir import Affine, Axis, Kernel, Value, lane_axis
+from .softmaxes import online_sum
 from .stages import row_stages
 from .triton_skew import Skew, skew_of
-from .triton_softmax import online_sum
 
 PERSISTENT = 8192
 """Longest row that is kept in registers."""

@@ -1,6 +1,6 @@
 """What softmaxes are made of: exp(x - max(x)), and the sum of it along the row.
 
-In: values of a kernel. Out: whether they are that, for the Triton back end to compute them with less.
+In: values of a kernel. Out: whether they are that, for both back ends to compute them with less.
 
 * The exponential's argument is a difference that has been rounded, so it is as wrong as 2⁻²⁴ of itself whatever exp
   does; the hardware's exp2 of its multiple adds no more than that again, in three instructions of libdevice's ten.
