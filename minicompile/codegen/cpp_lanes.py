@@ -48,14 +48,22 @@ def run_length(axis: Axis) -> int:
 
 
 def print_run(
-    out: Lines, axis: Axis, begin: str, end: str, accumulators: Sequence[Accumulator], body: Callable[[], None]
+    out: Lines,
+    axis: Axis,
+    begin: str,
+    end: str,
+    accumulators: Sequence[Accumulator],
+    body: Callable[[], None],
+    fetch: Callable[[str, str], None],
 ) -> None:
-    """The loops of one run, from `begin` to `end`, into its declared `run_…`. `body` prints one element's work."""
+    """The loops of one run, from `begin` to `end`, into its declared `run_…`. `body` prints one element's work, `fetch`
+    asks memory for what elements stand for: a step at a time, since for a run at once the processor stops."""
     lanes = BYTES // min(acc.value.dtype.itemsize for acc in accumulators)
     for acc in accumulators:
         out.add(*acc.declare_lanes(lanes))
     whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
     out.open(f"for (int64_t first = {begin}; first < {whole}; first += {lanes})")
+    fetch("first", f"first + {lanes}")
     out.add("#pragma omp simd")
     out.open(f"for (int64_t lane = 0; lane < {lanes}; ++lane)")
     out.add(f"const int64_t {axis.name} = first + lane;", *(acc.refer_to_lane() for acc in accumulators))

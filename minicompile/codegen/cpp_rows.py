@@ -379,7 +379,7 @@ class RowPrinter:
             return
         lanes = self._has_lanes(axis, k, loop)
         self.out.add(*(acc.declare_run(wide=lanes) for acc in accumulators))
-        if accumulators and axis is not None and not self._is_blocked(axis, k, loop):
+        if accumulators and axis is not None and not lanes and not self._is_blocked(axis, k, loop):
             self.fetch_ahead(axis, begin, end, k)
         fast = axis is not None and any(map(has_fast_form, self._computed(k, loop)))
         if fast and axis is not None:
@@ -411,7 +411,8 @@ class RowPrinter:
             self.is_fast = False
             return
         if axis is not None and self._has_lanes(axis, k, loop):
-            cpp_lanes.print_run(self.out, axis, begin, end, accumulators, lambda: self._block(loop, k))
+            cpp_lanes.print_run(self.out, axis, begin, end, accumulators, lambda: self._block(loop, k),
+                                lambda first, last: self.fetch_ahead(axis, first, last, k))
             return
         if axis is not None:
             clauses = [acc.clause() for acc in accumulators] + (["reduction(|:far)"] if self.is_fast else [])
