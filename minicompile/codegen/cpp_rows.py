@@ -15,7 +15,7 @@ import torch
 from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
-from . import cpp_lanes, cpp_online
+from . import cpp_lanes, cpp_softmaxes
 from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
@@ -102,7 +102,8 @@ class RowPrinter:
         self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
         self.traffic = self.plan_traffic()
         self.streamed = self._stored_past_caches()
-        self.online = cpp_online.find(self) if self.joins_softmaxes else {}
+        self.online = cpp_softmaxes.online_sums(self) if self.joins_softmaxes else {}
+        self.exp_sums = cpp_softmaxes.exp_sums(self) if self.joins_softmaxes else {}
         self.out = Lines()
         self.is_fast = False
 
@@ -111,8 +112,7 @@ class RowPrinter:
         return stage(self.kernel, frozenset(axis.name for axis in self.inner), limit)
 
     def plan_traffic(self) -> Traffic:
-        last = self.inner[-1] if self.inner else None
-        heavy = [self._calls_blocks(last, k, loop) for k, loop in enumerate(self.stages.loops)]
+        heavy = [self.has_block_calls(k, loop) for k, loop in enumerate(self.stages.loops)]
         return Traffic(self.kernel, self.outer, self.inner, self.stages.loops, heavy)
 
     def _stored_past_caches(self) -> frozenset[Value]:
@@ -336,12 +336,12 @@ class RowPrinter:
 
     def _run_length(self, k: int, loop: Sequence[Value]) -> int:
         """Elements that are joined in the register type: few where additions round, else a block."""
-        if k in self.online:
-            return cpp_online.BLOCK
+        if k in self.online or k in self.exp_sums:
+            return cpp_softmaxes.BLOCK
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
         if self._has_lanes(self.inner[-1], k, loop):
             return cpp_lanes.run_length(self.inner[-1])
-        return BLOCK if not rounds or self._calls_blocks(self.inner[-1], k, loop) else RUN
+        return BLOCK if not rounds or self.has_block_calls(k, loop) else RUN
 
     def _has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         """Whether the loop keeps an accumulator for each lane (cpp_lanes.py); one of a form of its own does not."""
@@ -350,14 +350,15 @@ class RowPrinter:
     def is_plain(self, k: int, loop: Sequence[Value]) -> bool:
         """Whether one element after the other is computed, each by itself, in the usual forms of functions."""
         special = any(self._is_scanned(value, k) or has_fast_form(value) for value in loop)
-        return not special and not self._calls_blocks(self.inner[-1] if self.inner else None, k, loop)
+        return not special and not self.has_block_calls(k, loop)
 
-    def _calls_blocks(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
-        return self.calls_blocks and pays(axis, self._computed(k, loop))
+    def has_block_calls(self, k: int, loop: Sequence[Value]) -> bool:
+        """Whether the loop calls block functions."""
+        return self.calls_blocks and bool(self.inner) and pays(self.inner[-1], self._computed(k, loop))
 
     def _is_blocked(self, axis: Axis, k: int, loop: Sequence[Value]) -> bool:
         """Whether the loop goes block by block: for functions that work so, or to store or fetch as `traffic` says."""
-        if self._calls_blocks(axis, k, loop):
+        if self.has_block_calls(k, loop):
             return True
         reduces = any(value.op == "reduce" for value in loop)
         heavy = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) > COSTLIEST
@@ -375,10 +376,10 @@ class RowPrinter:
     ) -> None:
         """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
         if axis is not None and k in self.online:
-            cpp_online.print_block(self, axis, begin, end, k, self.online[k])
+            cpp_softmaxes.print_online(self, axis, begin, end, k)
             return
         lanes = self._has_lanes(axis, k, loop)
-        self.out.add(*(acc.declare_run(wide=lanes) for acc in accumulators))
+        self.out.add(*(acc.declare_run(wide=lanes or k in self.exp_sums) for acc in accumulators))
         if accumulators and axis is not None and not lanes and not self._is_blocked(axis, k, loop):
             self.fetch_ahead(axis, begin, end, k)
         fast = axis is not None and any(map(has_fast_form, self._computed(k, loop)))
@@ -403,11 +404,14 @@ class RowPrinter:
         fast: bool = False,
     ) -> None:
         """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
+        if axis is not None and k in self.exp_sums:
+            cpp_softmaxes.print_exp_sum(self, axis, begin, end, k)
+            return
         scans = any(self._is_scanned(value, k) for value in loop)
         self.is_fast = fast and not scans
         if axis is not None and not scans and self._is_blocked(axis, k, loop):
             far = "reduction(|:far)" if self.is_fast else ""
-            BlockLoop(self, axis, k, loop, self._calls_blocks(axis, k, loop)).print(begin, end, accumulators, far)
+            BlockLoop(self, axis, k, loop, self.has_block_calls(k, loop)).print(begin, end, accumulators, far)
             self.is_fast = False
             return
         if axis is not None and self._has_lanes(axis, k, loop):

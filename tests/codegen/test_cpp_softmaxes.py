@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile.codegen import cpp
-from minicompile.codegen.cpp_online import BLOCK, SHORTEST
+from minicompile.codegen.cpp_softmaxes import BLOCK, SHORTEST
 from minicompile.runtime.compiler import BUILD
 
 inf, nan = math.inf, math.nan

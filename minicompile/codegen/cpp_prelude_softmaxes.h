@@ -1,4 +1,5 @@
-// A maximum and the sum of exponentials below it, of a row that is walked once. Read by cpp_math.py like cpp_prelude.h.
+// Sums of exponentials, in registers; a maximum and the sum below it, of a row that is walked once. Read by cpp_math.py like
+// cpp_prelude.h.
 
 //@ mc_vpart
 // The first n ≤ 16 elements, and -inf for the rest.
@@ -6,6 +7,31 @@
 static inline mc_vec mc_vpart(const float *x, int64_t n) {
   const uint16_t mask = (uint16_t)(n < 16 ? (1u << n) - 1 : 0xffff);
   return __builtin_ia32_loadups512_mask(x, mc_splat(-__builtin_inff()), mask);
+}
+#endif
+
+//@ mc_vsum mc_vtop mc_vhalf
+// Across a vector, by halves; the sum in double.
+#ifdef MC_AVX512
+template <class T> struct mc_vhalf { typedef T type __attribute__((vector_size(32))); };
+static inline double mc_vsum(mc_vec x) {
+  mc_vhalf<float>::type part[2];
+  mc_vhalf<double>::type half[2];
+  __builtin_memcpy(part, &x, sizeof x);
+  const mc_vecd all = __builtin_convertvector(part[0], mc_vecd) + __builtin_convertvector(part[1], mc_vecd);
+  __builtin_memcpy(half, &all, sizeof all);
+  half[0] += half[1];
+  return (half[0][0] + half[0][2]) + (half[0][1] + half[0][3]);
+}
+static inline float mc_vtop(mc_vec x) {
+  mc_vhalf<float>::type part[2];
+  __builtin_memcpy(part, &x, sizeof x);
+  part[0] = part[0] > part[1] ? part[0] : part[1];
+  float top[4];
+  for (int k = 0; k < 4; ++k) top[k] = part[0][k] > part[0][k + 4] ? part[0][k] : part[0][k + 4];
+  top[0] = top[0] > top[2] ? top[0] : top[2];
+  top[1] = top[1] > top[3] ? top[1] : top[3];
+  return top[0] > top[1] ? top[0] : top[1];
 }
 #endif
 
@@ -20,8 +46,7 @@ static inline float mc_block_top(const float *x, int64_t n) {
   for (int64_t i = 0; i < whole; i += 64)
     for (int k = 0; k < 4; ++k) tops[k] = mc_vmax(*(const unaligned *)(x + i + 16 * k), tops[k]);
   for (int64_t i = whole; i < n; i += 16) tops[0] = mc_vmax(mc_vpart(x + i, n - i), tops[0]);
-  const mc_vec all = mc_vmax(mc_vmax(tops[0], tops[1]), mc_vmax(tops[2], tops[3]));
-  for (int k = 0; k < 16; ++k) top = all[k] > top ? all[k] : top;
+  top = mc_vtop(mc_vmax(mc_vmax(tops[0], tops[1]), mc_vmax(tops[2], tops[3])));
 #else
 #pragma omp simd reduction(max:top)
   for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
@@ -60,8 +85,7 @@ template <class F> static inline double mc_sum_below(const float *x, float top, 
       sums[k] += mc_exp_below(*(const unaligned *)(x + i + 16 * k) - top);
     }
   for (int64_t i = whole; i < n; i += 16) sums[0] += mc_exp_below(mc_vpart(x + i, n - i) - top);
-  const mc_vec all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  for (int k = 0; k < 16; ++k) sum += all[k];
+  sum = mc_vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 #else
   alignas(64) float sums[64] = {};
   for (int64_t i = 0; i < whole; i += 64) {
@@ -72,6 +96,44 @@ template <class F> static inline double mc_sum_below(const float *x, float top, 
   }
   for (int64_t i = whole; i < n; ++i) sums[i - whole] += mc_exp(x[i] - top);
   for (int64_t k = 0; k < 64; ++k) sum += sums[k];
+#endif
+  return sum;
+}
+
+//@ mc_exp_sum
+// Σ exp(x - top) of a block; `kept`: y[i] = exp(x[i] - top). `fetch(i)` comes before each 32 elements.
+template <bool kept, class F> static inline double mc_exp_sum(const float *x, float top, float *y, int64_t n, F fetch) {
+  double sum = 0;
+#ifdef MC_AVX512
+  typedef float unaligned __attribute__((vector_size(64), aligned(4)));
+  mc_vec sums[4] = {};
+  const int64_t whole = n / 16 * 16;
+  int64_t i = 0;
+  const auto take = [&](int64_t at, mc_vec &into) __attribute__((always_inline)) {
+    const mc_vec e = mc_vexp(*(const unaligned *)(x + at) - top);
+    if (kept) *(unaligned *)(y + at) = e;
+    into += e;
+  };
+  for (; i + 64 <= n; i += 64)
+    for (int k = 0; k < 4; ++k) {
+      if (k % 2 == 0) fetch(i + 16 * k);
+      take(i + 16 * k, sums[k]);
+    }
+  for (; i < whole; i += 16) take(i, sums[0]);
+  if (i < n) {
+    const mc_vec e = mc_vexp(mc_vpart(x + i, n - i) - top);
+    if (kept) __builtin_ia32_storeups512_mask(y + i, e, (uint16_t)((1u << (n - i)) - 1));
+    for (int64_t k = 0; k < n - i; ++k) sum += e[k];
+  }
+  sum += mc_vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+#else
+  for (int64_t i = 0; i < n; i += 32) fetch(i);
+#pragma omp simd reduction(+:sum)
+  for (int64_t i = 0; i < n; ++i) {
+    const float e = mc_exp(x[i] - top);
+    if (kept) y[i] = e;
+    sum += e;
+  }
 #endif
   return sum;
 }
