@@ -138,6 +138,18 @@ template <bool kept, class F> static inline double mc_exp_sum(const float *x, fl
   return sum;
 }
 
+//@ mc_share
+// x / sum as rounded once, for 0 ≤ x ≤ 1 ≤ sum, from 1 / sum, which is the same for a whole row: P. Markstein, "Computation of
+// elementary functions on the IBM RISC System/6000 processor" (1990).
+static inline float mc_share(float x, float sum, float over) {
+  const float q = x * over;
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return mc_fma(mc_fma(-q, sum, x), over, q);
+#else
+  return x / sum;
+#endif
+}
+
 //@ mc_Online mc_online_raise mc_online_block mc_online_join mc_online_top mc_online_sum
 // M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax" (2018), a block at a time: a greater maximum
 // rescales the sum, seldom, in double. The sum is NaN if an element is. Beside an infinite maximum it is 0 or NaN.

@@ -21,6 +21,7 @@ from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .cpp_traffic import LINE, Traffic
 from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
+from .softmaxes import sums_to_one_or_more
 from .stages import Stages, stage
 
 GRAIN = 16384
@@ -480,7 +481,7 @@ class RowPrinter:
         if kept is not None and self.stages.kept[value] < k:
             return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self.position()}];"
         right = self._scan_step(value, args[0]) if value.op == "scan" else expression(value, args)
-        right = self._quotient_of_total(value) or right
+        right = self._quotient_of_total(value) or self._share_of_one(value) or right
         if self.is_fast and has_fast_form(value):
             right = fast_text(value.op, args)
         text = f"const {CPP_TYPES[value.dtype]} {name} = {right};"
@@ -508,6 +509,13 @@ class RowPrinter:
             return None
         sum, divisor = (self.names[arg] for arg in value.args)
         return f"mc_isinf({sum}) ? {sum} / {divisor} : ({accumulator.type})({self.total(value.args[0])} / {divisor})"
+
+    def _share_of_one(self, value: Value) -> str | None:
+        """An exponential over the sum of them, which is at least 1."""
+        if value.op != "div" or not sums_to_one_or_more(value.args[1]) or value.args[0] is not value.args[1].args[0]:
+            return None
+        of, sum = (self.names[arg] for arg in value.args)
+        return f"mc_share({of}, {sum}, 1.0f / {sum})"
 
     def position(self) -> str:
         """Place in a row buffer: row-major over the inner axes."""

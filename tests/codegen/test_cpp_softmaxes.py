@@ -1,5 +1,5 @@
-"""Maximum and sum of exponentials in one pass: right at every length, infinity and NaN, rescaled as often as need be,
-in every instruction set; used for long rows whose exponentials nobody else reads."""
+"""Sums of exponentials, and maximum and sum in one pass: right at every length, infinity and NaN, rescaled as often as
+need be, in every instruction set; used where they may be."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import minicompile
 from minicompile.codegen import cpp
 from minicompile.codegen.cpp_softmaxes import BLOCK, SHORTEST
 from minicompile.runtime.compiler import BUILD
+from minicompile.runtime.cpu import simd_name
 
 inf, nan = math.inf, math.nan
 
@@ -36,6 +37,60 @@ FORMS: list[Callable[[Tensor], object]] = [
     lambda x: torch.logsumexp(x * 0.5 + 1, -1), lambda x: torch.logsumexp(x.masked_fill(x > 2, -inf), -1),
     lambda x: torch.logsumexp(x[..., 3:], -1), lambda x: torch.logsumexp(x.flip(-1), -1),
 ]  # fmt: skip
+
+
+def scores(x: Tensor) -> Tensor:
+    return torch.softmax(x.masked_fill(x > 2, -inf), -1)
+
+
+SUMS: list[Callable[[Tensor], object]] = [
+    lambda x: torch.softmax(x, -1), scores, lambda x: torch.softmax(x * 0.5 + 1, -1), lambda x: x.exp().sum(-1),
+    lambda x: torch.softmax(x[..., 3:], -1), lambda x: (x.clamp(max=9) - x[..., :1]).exp().sum(-1),
+    lambda x: (torch.softmax(x, -1) * torch.log(torch.softmax(x, -1) + 1e-8)).sum(-1),
+]  # fmt: skip
+
+
+def uses_sums(compiled: minicompile.Compiled[..., object]) -> bool:
+    return any("mc_exp_sum<" in graph.compiled.native_source for graph in compiled.entries[-1].graphs)
+
+
+@pytest.mark.parametrize("fn", SUMS)
+def test_sums_of_every_length(fn: Callable[[Tensor], object]) -> None:
+    compiled = minicompile.compile(fn)
+    for length in [67, 68, 64, 79, 80, 127, 511, 2047, 2048, 2049, 4200]:
+        torch.manual_seed(length)
+        x = torch.randn(3, length) * 4
+        torch.testing.assert_close(compiled(x), fn(x), rtol=4e-6, atol=2e-6)
+    assert uses_sums(compiled) == (simd_name() == "avx512") and len(compiled.entries) == 2
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("fn", SUMS)
+@pytest.mark.parametrize("length", [65, 100, 2100])
+def test_sums_of_infinities_and_nan(length: int, fn: Callable[[Tensor], object], dynamic: bool) -> None:
+    x = torch.randn(12, length)
+    x[0], x[1], x[2, :64], x[3, 64:] = -inf, inf, -inf, -inf
+    for row, (place, value) in enumerate([(0, inf), (-1, inf), (9, nan), (-1, nan), (5, -inf), (-1, -inf)], 4):
+        x[row, place] = value
+    x[10], x[11] = x[10] * 50, x[11] * 1e-30
+    torch.testing.assert_close(minicompile.compile(fn, dynamic=dynamic)(x), fn(x), rtol=4e-6, atol=2e-6, equal_nan=True)
+
+
+def test_a_share_is_rounded_once(tmp_path: Path) -> None:
+    """A softmax's quotients are those of a division."""
+    text, library = tmp_path / "share.cpp", tmp_path / "share.so"
+    text.write_text(cpp.translation_unit(["""
+extern "C" void shares(const float *x, float sum, float *y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = mc_share(x[i], sum, 1.0f / sum);
+}"""]))
+    subprocess.run(["g++", *BUILD, str(text), "-o", str(library)], check=True)
+    shares = ctypes.CDLL(str(library)).shares
+    shares.argtypes = (ctypes.c_void_p, ctypes.c_float, ctypes.c_void_p, ctypes.c_int64)
+    x = torch.cat([torch.rand(5000), torch.rand(5000).pow(20), torch.tensor([0.0, 1.0, 2**-100, nan])])
+    for sum in [1.0, 1 + 2**-23, 2 - 2**-23, 3.0, 4095.999, *(1 + 999 * torch.rand(40)).tolist(), nan]:
+        y = torch.empty_like(x)
+        shares(x.data_ptr(), sum, y.data_ptr(), len(x))
+        assert torch.equal(y.nan_to_num(2), (x / torch.tensor(sum)).nan_to_num(2)), sum
 
 
 def uses_it(compiled: minicompile.Compiled[..., object]) -> bool:
