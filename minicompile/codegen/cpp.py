@@ -9,15 +9,17 @@ column kernel; a pointwise kernel that reads a tensor across its rows is a tile 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from .cpp_columns import ColumnPrinter
 from .cpp_math import prelude
+from .cpp_pieces import PiecesPrinter, one_walk
 from .cpp_rows import GRAIN, RowPrinter
 from .cpp_scans import ScanPrinter, has_scan
 from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Batch, Kernel, lane_axis
-from .pieces import pieces
+from .pieces import pieces_by_rows
 from .row_pairs import AT_ONCE, pair_axis, paired
 
 LARGE_MEMBER = 4 * GRAIN
@@ -41,13 +43,19 @@ def print_cpp(kernel: Kernel) -> str:
     """The kernel as a C++ function; one that is cut into pieces calls a function for each."""
     if isinstance(kernel, Batch):
         return _print_batch(kernel)
-    parts = pieces(kernel)
-    if len(parts) == 1:
-        return _print(kernel)
-    calls = " || ".join(f"(code = {part.name}(buffers, sizes))" for part in parts)
+    printers = list(chain.from_iterable(_walks(parts) for parts in pieces_by_rows(kernel)))
+    if len(printers) == 1:
+        return printers[0].text(kernel.name)
+    calls = " || ".join(f"(code = {printer.kernel.name}(buffers, sizes))" for printer in printers)
     main = [f'extern "C" int {kernel.name}(void **buffers, const int64_t *sizes) {{', "  int code;",
             f"  return {calls} ? code : 0;", "}"]  # fmt: skip
-    return "\n".join([*(_print(part).replace('extern "C" int', "static int") for part in parts), *main])
+    return "\n".join([*(printer.text().replace('extern "C" int', "static int") for printer in printers), *main])
+
+
+def _walks(parts: Sequence[Kernel]) -> list[RowPrinter]:
+    """What prints these parts of the same rows: all in one walk where that can be."""
+    printers = [_printer(part) for part in parts]
+    return [PiecesPrinter(printers)] if len(printers) > 1 and one_walk(printers) else printers
 
 
 def _print_batch(batch: Batch) -> str:
@@ -80,13 +88,13 @@ extern "C" int {batch.name}(void **buffers, const int64_t *sizes) {{
 }}"""
 
 
-def _print(kernel: Kernel) -> str:
+def _printer(kernel: Kernel) -> RowPrinter:
     lane, across = lane_axis(kernel), transposed_axis(kernel)
     if lane is not None:
-        return ColumnPrinter(kernel, lane).text()
+        return ColumnPrinter(kernel, lane)
     if has_scan(kernel):
-        return ScanPrinter(kernel).text()
-    return _row_printer(kernel).text() if across is None else TilePrinter(kernel, across).text()
+        return ScanPrinter(kernel)
+    return _row_printer(kernel) if across is None else TilePrinter(kernel, across)
 
 
 def _row_printer(kernel: Kernel) -> RowPrinter:

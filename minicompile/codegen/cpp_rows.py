@@ -136,10 +136,12 @@ class RowPrinter:
 
     # --- the frame ----------------------------------------------------------------------------------------------
 
-    def text(self) -> str:
-        head = [*self._comments(), f'extern "C" int {self.kernel.name}(void **buffers, const int64_t *sizes) {{']
-        for i, name in enumerate(self.kernel.symbols):
-            self.out.add(size_declaration(name, i))
+    def text(self, name: str | None = None) -> str:
+        """The function, under the kernel's name or another."""
+        name = name or self.kernel.name
+        head = [*self._comments(), f'extern "C" int {name}(void **buffers, const int64_t *sizes) {{']
+        for i, symbol in enumerate(self.kernel.symbols):
+            self.out.add(size_declaration(symbol, i))
         restrict = "__restrict " if self.kernel.is_reduction else ""  # a pointwise output may lie over an input
         for i, buffer in enumerate(self.kernel.buffers):
             type = CPP_TYPES[buffer.dtype]
@@ -219,15 +221,19 @@ class RowPrinter:
                 self.out.open(self._for(axis))
             if first:
                 self.out.add(first)
-            if not self.keeps_on_heap:
-                self._declare_kept()
-            for k, loop in enumerate(self.stages.loops):
-                self._rows(k)
-                if k - 1 not in self.online:
-                    self._loop(k, loop)
-            self._rows(len(self.stages.loops))
+            self.print_row()
             for _ in self.outer:
                 self.out.close()
+
+    def print_row(self) -> None:
+        """One row: the loops and what stands between them."""
+        if not self.keeps_on_heap:
+            self._declare_kept()
+        for k, loop in enumerate(self.stages.loops):
+            self._rows(k)
+            if k - 1 not in self.online:
+                self._loop(k, loop)
+        self._rows(len(self.stages.loops))
 
     @contextmanager
     def _threads(self, directive: str, loops: int) -> Iterator[None]:

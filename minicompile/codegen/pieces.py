@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
+from itertools import count as count_from
 from typing import Any
 
 import torch
@@ -37,14 +38,22 @@ _HOLDS_BELOW = ("lt", "le")
 
 def pieces(kernel: Kernel) -> list[Kernel]:
     """The kernels, in order; the kernel alone where there is nothing to gain."""
-    found = [kernel]
+    return list(chain.from_iterable(pieces_by_rows(kernel)))
+
+
+def pieces_by_rows(kernel: Kernel) -> list[list[Kernel]]:
+    """The same, those together that are parts of the same rows: which the innermost axis is cut into."""
+    found = [[kernel]]
     for axis in kernel.of_kind("parallel"):
-        cuts = _cuts(kernel, axis)
-        if cuts and len(found) * (len(cuts) + 1) <= AT_MOST:
-            found = [part for piece in found for part in _cut(piece, axis, cuts)]
-    if len(found) == 1 or kernel.is_reduction and not all(piece.is_reduction for piece in found):
-        return [kernel]  # a piece that has lost its reductions would not walk its rows
-    return [replace(piece, name=f"{kernel.name}_{i}") for i, piece in enumerate(found)]
+        cuts, count = _cuts(kernel, axis), sum(map(len, found))
+        if cuts and count * (len(cuts) + 1) <= AT_MOST:
+            cut = [_cut(piece, axis, cuts) for row in found for piece in row]
+            found = cut if axis is kernel.axes[-1] else [[part] for parts in cut for part in parts]
+    flat = list(chain.from_iterable(found))
+    if len(flat) == 1 or kernel.is_reduction and not all(piece.is_reduction for piece in flat):
+        return [[kernel]]  # a piece that has lost its reductions would not walk its rows
+    number = count_from(0)
+    return [[replace(piece, name=f"{kernel.name}_{next(number)}") for piece in row] for row in found]
 
 
 def _compared(value: Value) -> tuple[str, Dim] | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import minicompile
+from minicompile.codegen import cpp
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Affine, Axis, Buffer, Kernel, Value
 from minicompile.codegen.pieces import AT_MOST, _at_most, pieces
@@ -63,6 +64,31 @@ def test_halves_of_a_row_that_change_places() -> None:
 
     kernels = kernels_of(rotate, torch.randn(4, 6, 64), torch.randn(6, 64))
     assert any(len(pieces(kernel)) == 2 for kernel in kernels)
+
+
+def walks(fn: Callable[..., Any], *args: Tensor) -> int:
+    """How many C++ functions the function's one kernel calls, or 1 if it does all by itself."""
+    (kernel,) = kernels_of(fn, *args)
+    return cpp.print_cpp(kernel).count("static int ") or 1
+
+
+def test_parts_of_the_same_rows_share_a_walk() -> None:
+    xs = [torch.randn(30, 40) for _ in range(3)]
+    assert walks(lambda *xs: torch.relu(torch.cat(xs, 1)), *xs) == 1
+    assert walks(lambda *xs: torch.relu(torch.cat(xs, 0)), *xs) == 3, "these are rows of their own"
+    assert walks(lambda x: F.pad(x, (20, 24, 2, 3), value=1.5) * 2, torch.randn(30, 64)) == 3
+    assert walks(lambda x, y: torch.cat((x, y.t()), 1) * 2, torch.randn(256, 128), torch.randn(128, 256)) == 2, "tiles"
+    assert walks(lambda *xs: torch.relu(torch.cat(xs)), *(torch.randn(40) for _ in range(3))) == 3, "no rows"
+
+
+def test_an_index_is_refused_in_any_part() -> None:
+    def fn(x: Tensor, i: Tensor) -> Tensor:
+        return torch.cat((x * 2, x[i]), 1) + 1
+
+    compiled, x = minicompile.compile(fn), torch.randn(20, 32)
+    torch.testing.assert_close(compiled(x, torch.arange(20).flip(0)), fn(x, torch.arange(20).flip(0)))
+    with pytest.raises(IndexError, match="out of"):
+        compiled(x, torch.arange(20) + 1)
 
 
 def test_a_reduction_of_a_concatenation() -> None:
