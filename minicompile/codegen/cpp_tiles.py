@@ -19,8 +19,8 @@ from .cpp_traffic import LINE
 from .kernel_ir import Axis, Kernel, Value
 
 ACROSS = ALONG = 64
-"""Rows of a tile and elements of a row in it: four cache lines of floats each way, 16 KiB, which stay in L1. Measured:
-as fast as 128 × 64, 1.1 times as fast as 128 × 32."""
+"""Rows of a tile and elements of a row in it: four cache lines of floats each way, 16 KiB, which stay in L1. Measured
+with two threads: 32 × 128 takes 0.95 of the time for 4096 × 4096 floats, 1.1 for data in L3 and 1.5 for rows of 64."""
 
 
 def is_transposed(value: Value, inner: Axis, across: Axis) -> bool:
@@ -123,16 +123,17 @@ class TilePrinter(RowPrinter):
         a, b = self.across.name, self.along.name
         buffer, index = value.attrs["buffer"], value.attrs["index"].text("cpp")
         in_line = LINE // buffer.dtype.itemsize
-        share = max(ALONG // in_line, 1)
         if value in self.tiles:
-            lines = ACROSS // in_line
+            lines = max(ACROSS // in_line, 1)
+            share, row = ALONG * lines // ACROSS, f"({a} - {a}_first)"
+            first, last = f"{row} * {share}", f"({row} + 1) * {share}"
             places = f"{b} = {b}_first + {ALONG} + line / {lines}, {a} = {a}_first + line % {lines} * {in_line}"
         elif self.traffic.is_contiguous(value):
-            places = f"{b} = {b}_first + {ALONG} + line % {share} * {in_line}"
+            first, last = "0", f"{max(ALONG // in_line, 1)}"
+            places = f"{b} = {b}_first + {ALONG} + line * {in_line}"
         else:
             return
-        row = f"{a} - {a}_first"
-        self.out.add(f"for (int64_t line = ({row}) * {share}; line < ({row} + 1) * {share}; ++line) {{ "
+        self.out.add(f"for (int64_t line = {first}; line < {last}; ++line) {{ "
                      f"const int64_t {places}; __builtin_prefetch({buffer.name} + {index}, 0, 2); }}")
 
     def _tile(self, value: Value) -> str:
