@@ -11,6 +11,8 @@ NATIVE = (
     ("runtime", "launch"), ("runtime", "launch_cuda"), ("runtime", "products"),
 )  # fmt: skip
 
+HEADERS = ("torch_tensor", "run", "cuda_driver", "cuda_chain")
+
 setup(
     ext_modules=[
         Extension(
@@ -24,7 +26,7 @@ setup(
             Extension(
                 f"minicompile.{folder}._{name}",
                 [f"minicompile/{folder}/{name}.c"],
-                depends=["minicompile/runtime/torch_tensor.h", "minicompile/runtime/run.h"],
+                depends=[f"minicompile/runtime/{name}.h" for name in HEADERS],
                 extra_compile_args=["-std=gnu11", "-O2"],
                 optional=True,
             )

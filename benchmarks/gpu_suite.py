@@ -5,6 +5,8 @@ In: nothing. Out: `SUITE` and `MODELS`. Sizes are large enough that a row's byte
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,7 @@ class GpuRow:
         graphs: whether mode="reduce-overhead" is measured too.
         train: whether a call is a forward and a backward.
         mode: what both compilers are asked for.
+        moving: whether each call's arguments lie elsewhere than the last one's, and its results are kept for a while.
     """
 
     name: str
@@ -42,9 +45,12 @@ class GpuRow:
     graphs: bool = False
     train: bool = False
     mode: str | None = None
+    moving: bool = False
 
     def bind(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
         """One call."""
+        if self.moving:
+            return _on_copies(fn, args)
         if not self.train:
             return lambda: fn(*args)
 
@@ -52,6 +58,18 @@ class GpuRow:
             fn(*args).backward()
 
         return step
+
+
+def _on_copies(fn: Callable[..., Any], args: tuple[Any, ...], copies: int = 16) -> Callable[[], Any]:
+    """A call of the function on the next of so many copies of its arguments; half as many results are kept."""
+    given = itertools.cycle([tuple(arg.clone() for arg in args) for _ in range(copies)])
+    kept: deque[Any] = deque(maxlen=copies // 2)
+
+    def call() -> Any:
+        kept.append(fn(*next(given)))
+        return kept[-1]
+
+    return call
 
 
 def _row(
@@ -175,6 +193,7 @@ SUITE = (
     _tuned("linear+gelu of 16 rows", _linear_gelu, (16, 4096), (11008, 4096), (11008,)),
     _row("relu(x+1), 8 floats", _small, (8,), kind="call", graphs=True),
     _row("chain of kernels", _chain, (64, 64), kind="call", graphs=True),
+    _row("chain of kernels, moving", _chain, (64, 64), kind="call", moving=True),
 )
 """The rows, in the order of the table."""
 

@@ -84,7 +84,7 @@ class Recording:
         self.graph, results = record(call, actual)
         self.outputs = [self._output(k, result, results, args) for k, result in enumerate(results)]
         self.owned = [k for k, out in enumerate(self.outputs) if out is None]
-        self.results = results
+        self.results, self.replay = results, self.graph.replay
         storages = {results[k].untyped_storage()._cdata for k in self.owned}
         self.uses = [(storage, torch._C._storage_Use_Count(storage)) for storage in storages]
         self.only_new = len(self.owned) == len(results)
@@ -99,10 +99,6 @@ class Recording:
             return None if first == k else lambda args, made: made[first]
         return lambda args, made: result
 
-    def fits(self, args: Sequence[Any]) -> bool:
-        """Whether all inputs that are used where they lie, lie where they lay."""
-        return _same_addresses(args, self.addresses, self.in_place)
-
     def is_free(self) -> bool:
         """Whether nobody holds an output of the last replay."""
         for storage, uses in self.uses:
@@ -113,7 +109,7 @@ class Recording:
     def run(self, args: Sequence[Any]) -> tuple[Any, ...]:
         for i, memory in self.copies:
             memory.copy_(_distinct(args[i]))
-        self.graph.replay()
+        self.replay()
         if self.facts.written:
             torch.autograd.graph.increment_version([args[i] for i in self.facts.written])
         if self.only_new:
@@ -164,8 +160,19 @@ def _same_addresses_in_python(args: Sequence[Any], addresses: Sequence[Any], whe
     return all(args[i].data_ptr() == addresses[i] for i in where)
 
 
+_is_recording = getattr(torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 _use_count = torch._C._storage_Use_Count
 _same_addresses = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _same_addresses_in_python)
+
+
+def _stream_of(device: int | None, stream: Callable[[int], int] | None) -> Callable[[], int | None]:
+    """The number of the device's current stream."""
+    stream = stream or getattr(torch._C, "_cuda_getCurrentRawStream", None)  # not there in a build for the CPU
+    return _no_stream if stream is None or device is None else partial(stream, device)
+
+
+def _no_stream() -> None:
+    return None
 
 
 class GraphedCall:
@@ -177,12 +184,12 @@ class GraphedCall:
 
     def __init__(
         self, call: Call, facts: Facts, boxed: bool = False, kept: Kept | None = None, record: Any = capture,
-        is_recording: Callable[[], bool] = torch.cuda.is_current_stream_capturing,
+        is_recording: Callable[[], bool] = _is_recording,
         stream: Callable[[int], int] | None = None,
     ) -> None:
         self.plain, self.facts, self.boxed, self.record, self.is_recording = call, facts, boxed, record, is_recording
         self.kept, self.asked = kept, dict[Any, Asked]()
-        self.stream = stream or getattr(torch._C, "_cuda_getCurrentRawStream", None)  # not there in a build for the CPU
+        self.stream = _stream_of(facts.device, stream)
         self.call: Call = (lambda *args: call(list(args))) if boxed else call
         self.reason = facts.reason
         self.recordings: dict[Any, list[Recording]] = {}
@@ -190,15 +197,15 @@ class GraphedCall:
         self.lock = threading.Lock()
 
     def __call__(self, *given: Any) -> tuple[Any, ...]:
-        if self.reason is not None or not self.lock.acquire(blocking=False):
+        if self.reason is not None or not self.lock.acquire(False):
             return self.plain(*given)
         try:
             args = list(given[0]) if self.boxed else list(given)
             key = self._key(args)
             if self.is_recording():  # by somebody else: our kernels become a part of that
                 recording = None
-            elif key in self.recordings:
-                recording = self._recording(key, args)
+            elif (known := self.recordings.get(key)) is not None:
+                recording = self._recording(key, known, args)
             else:
                 return self._first(key, given)
             if recording is not None:
@@ -220,12 +227,11 @@ class GraphedCall:
         self.recordings[key] = []
         return results
 
-    def _recording(self, key: Any, args: list[Any]) -> Recording | None:
+    def _recording(self, key: Any, known: list[Recording], args: list[Any]) -> Recording | None:
         """The recording to replay; None: run plainly."""
-        known = self.recordings[key]
         fitting = False
         for recording in known:
-            if recording.fits(args):
+            if _same_addresses(args, recording.addresses, recording.in_place):
                 fitting = True
                 if recording.is_free():
                     return recording
@@ -237,11 +243,9 @@ class GraphedCall:
 
     def _key(self, args: Sequence[Any]) -> Any:
         """What recordings belong to: a stream, and the sizes if they vary."""
-        device = self.facts.device
-        stream = None if self.stream is None or device is None else self.stream(device)
         if not self.facts.dynamic:
-            return stream
-        return stream, tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
+            return self.stream()
+        return self.stream(), tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
 
     def _copy_what_varies(self, known: Sequence[Recording], args: Sequence[Any]) -> bool:
         """Copy the inputs that lay at different addresses from now on; False where that cannot be done."""

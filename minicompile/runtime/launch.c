@@ -212,6 +212,11 @@ run_steps(Run *self, PyObject *const *Py_UNUSED(tensors), char **addresses, void
     Py_RETURN_NONE;
 }
 
+static void
+drop_own(void *Py_UNUSED(own))
+{
+}
+
 static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};
 
 static struct PyModuleDef launch_module = {

@@ -4,27 +4,16 @@
  *       where `function` is a CUfunction whose parameters are n_tensors addresses, the 64-bit integers `ints`, and
  *       `hidden` addresses that are null; and then, on each call, n_tensors objects that have data_ptr().
  * Out:  None. The kernel has been put on the stream `stream(device)`.
- *       Run(steps, n_tensors, otherwise) is several kernels of one device as one call (run.h).
+ *       Run(steps, n_tensors, otherwise) is several kernels of one device as one call (run.h), and mostly as one launch
+ *       (cuda_chain.h).
  *
  * A kernel that was compiled for addresses divisible by 16 (`aligned`) hands calls with others to `elsewhere`, and so
  * does every kernel when another device is current: both are rare, and Python can sort them out.
  *
- * Needs no CUDA to build: three functions of the driver are looked up when the first kernel is made.
+ * Needs no CUDA to build: see cuda_driver.h.
  */
-#include "run.h"
-#include <dlfcn.h>
+#include "cuda_chain.h"
 #include "structmember.h"
-
-typedef int (*launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                               unsigned bz, unsigned shared, void *stream, void **params, void **extra);
-typedef int (*device_function)(int *device);
-typedef int (*error_function)(int code, const char **text);
-
-static launch_function cu_launch_kernel;
-static device_function cu_ctx_get_device;
-static error_function cu_get_error_name;
-
-enum { AT_MOST = 256 }; /* parameters of a kernel; CUDA allows 4 KiB, 512 addresses */
 
 typedef struct {
     PyObject_HEAD
@@ -37,27 +26,6 @@ typedef struct {
     PyObject *device_number; /* `device`, as Python's int */
     PyObject *name, *elsewhere, *stream;
 } CudaKernel;
-
-static int
-find_driver(void)
-{
-    if (cu_launch_kernel != NULL)
-        return 0;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (library == NULL) {
-        PyErr_Format(PyExc_OSError, "CUDA's driver could not be loaded: %s", dlerror());
-        return -1;
-    }
-    cu_ctx_get_device = (device_function)dlsym(library, "cuCtxGetDevice");
-    cu_get_error_name = (error_function)dlsym(library, "cuGetErrorName");
-    cu_launch_kernel = (launch_function)dlsym(library, "cuLaunchKernel");
-    if (cu_ctx_get_device == NULL || cu_get_error_name == NULL || cu_launch_kernel == NULL) {
-        cu_launch_kernel = NULL;
-        PyErr_SetString(PyExc_OSError, "CUDA's driver lacks cuLaunchKernel, cuCtxGetDevice or cuGetErrorName");
-        return -1;
-    }
-    return 0;
-}
 
 /* The addresses of the tensors, and in *bits what is set in any of them. */
 static int
@@ -83,19 +51,29 @@ current_stream(CudaKernel *self, void **stream)
     return *stream == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
+static NodeParams
+node_of(PyObject *kernel, void **buffers, void **slots)
+{
+    static void *const null = NULL;
+    CudaKernel *self = (CudaKernel *)kernel;
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < self->n_tensors; i++)
+        slots[count++] = &buffers[i];
+    for (Py_ssize_t i = 0; i < self->n_ints; i++)
+        slots[count++] = &self->ints[i];
+    for (Py_ssize_t i = 0; i < self->hidden; i++)
+        slots[count++] = (void *)&null;
+    return (NodeParams){self->function, self->grid, 1, 1, self->threads, 1, 1, self->shared, slots, NULL};
+}
+
 /* 0, or the error's number. */
 static int
 put_on_stream(CudaKernel *self, void **addresses, void *stream)
 {
-    void *params[AT_MOST], *nothing = NULL;
-    Py_ssize_t count = 0;
-    for (Py_ssize_t i = 0; i < self->n_tensors; i++)
-        params[count++] = &addresses[i];
-    for (Py_ssize_t i = 0; i < self->n_ints; i++)
-        params[count++] = &self->ints[i];
-    for (Py_ssize_t i = 0; i < self->hidden; i++)
-        params[count++] = &nothing;
-    return cu_launch_kernel(self->function, self->grid, 1, 1, self->threads, 1, 1, self->shared, stream, params, NULL);
+    void *slots[AT_MOST];
+    NodeParams node = node_of((PyObject *)self, addresses, slots);
+    return driver.launch_kernel(node.function, node.gx, node.gy, node.gz, node.bx, node.by, node.bz, node.shared, stream,
+                                node.params, node.extra);
 }
 
 static PyObject *
@@ -104,7 +82,7 @@ result_of(CudaKernel *self, int code)
     if (code == 0)
         Py_RETURN_NONE;
     const char *text = NULL;
-    cu_get_error_name(code, &text);
+    driver.get_error_name(code, &text);
     return PyErr_Format(PyExc_RuntimeError, "CUDA error %d (%s) when kernel %U was launched", code, text ? text : "unknown",
                         self->name);
 }
@@ -113,7 +91,7 @@ static int
 is_current(const CudaKernel *self)
 {
     int device;
-    return cu_ctx_get_device(&device) == 0 && device == self->device;
+    return driver.get_device(&device) == 0 && device == self->device;
 }
 
 static PyObject *
@@ -263,6 +241,19 @@ may_all_run(const Run *self, char **addresses, void **buffers)
     return is_current((CudaKernel *)self->steps[0].kernel);
 }
 
+/* 0, or the number of an error and the kernel that had it. */
+static int
+put_one_by_one(const Run *self, char **addresses, void **buffers, void *stream, CudaKernel **kernel)
+{
+    int code = 0;
+    for (Py_ssize_t i = 0; i < self->n_steps && code == 0; i++) {
+        *kernel = (CudaKernel *)self->steps[i].kernel;
+        look_up(&self->steps[i], addresses, buffers);
+        code = put_on_stream(*kernel, buffers, stream);
+    }
+    return code;
+}
+
 static PyObject *
 run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers)
 {
@@ -273,13 +264,13 @@ run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers)
         return PyObject_Vectorcall(self->otherwise, tensors, (size_t)self->n_tensors, NULL);
     if (current_stream(kernel, &stream) < 0)
         return NULL;
+    Chain *chain = take_chain(self, stream);
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < self->n_steps && code == 0; i++) {
-        kernel = (CudaKernel *)self->steps[i].kernel;
-        look_up(&self->steps[i], addresses, buffers);
-        code = put_on_stream(kernel, buffers, stream);
-    }
+    if (chain == NULL || !launch_chain(self, chain, addresses, buffers))
+        code = put_one_by_one(self, addresses, buffers, stream, &kernel);
     Py_END_ALLOW_THREADS
+    if (chain != NULL)
+        chain->is_busy = 0;
     return result_of(kernel, code);
 }
 

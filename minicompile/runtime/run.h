@@ -32,15 +32,18 @@ typedef struct {
     Py_ssize_t widest; /* most buffers of a step */
     Step *steps;
     PyObject *otherwise;
+    void *own; /* of the file that includes this one; NULL at first */
 } Run;
 
 enum { RUN_ON_STACK = 96 }; /* addresses; runs that need more put them on the heap */
 
 /* What the file that includes this one defines: a kernel's type; how many buffers a kernel has, -1 for one that cannot be
-   a step; and how the steps are run on tensors that lie at `addresses`, with room for a step's addresses in `buffers`. */
+   a step; how the steps are run on tensors that lie at `addresses`, with room for a step's addresses in `buffers`; and how
+   `own` is given back. */
 static PyTypeObject *const step_type;
 static Py_ssize_t buffers_of(PyObject *kernel);
 static PyObject *run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers);
+static void drop_own(void *own);
 
 static inline void
 look_up(const Step *step, char **addresses, void **buffers)
@@ -174,6 +177,7 @@ static void
 run_dealloc(Run *self)
 {
     PyObject_GC_UnTrack(self);
+    drop_own(self->own);
     for (Py_ssize_t i = 0; i < self->n_steps; i++) {
         Py_XDECREF(self->steps[i].kernel);
         PyMem_Free(self->steps[i].places);

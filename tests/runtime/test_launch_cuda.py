@@ -1,11 +1,7 @@
-"""Launching CUDA kernels without a GPU: a driver of our own notes what it is asked to launch. Run in a process of its
-own, which finds that driver as libcuda.so.1."""
+"""Launching CUDA kernels without a GPU: a driver of our own notes what it is asked to launch."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,24 +9,7 @@ import pytest
 from minicompile.runtime.compiler import compiler
 from minicompile.runtime.launch_cuda import _native
 
-DRIVER = r"""
-#include <string.h>
-static long long seen[64];
-static int device, launched;
-long long *noted(void) { return seen; }
-int how_many(void) { return launched; }
-int cuCtxGetDevice(int *out) { *out = device; return 0; }
-int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_INVALID_VALUE"; return 0; }
-int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void *stream, void **params, void **extra) {
-  long long head[] = {(long long)f, gx, gy, gz, bx, by, bz, shared, (long long)stream};
-  memcpy(seen, head, sizeof head);
-  ++launched;
-  for (int i = 0; i < 6; ++i) seen[16 + i] = *(long long *)params[i];
-  return gx == 99 ? 1 : 0;
-}
-void set_device(int n) { device = n; }
-"""
+from .fake_driver import KERNELS, run_beside
 
 SCRIPT = """
 import ctypes
@@ -112,16 +91,6 @@ if not {ctypes_door}:
 
 @pytest.mark.parametrize("ctypes_door", [False, True])
 def test_what_the_driver_is_asked_for(tmp_path: Path, ctypes_door: bool) -> None:
-    found = compiler()
-    if found is None or (_native is None and not ctypes_door):
-        pytest.skip("no C compiler" if found is None else "the C extension is not built")
-    source = tmp_path / "driver.cpp"
-    source.write_text(DRIVER.replace("\nlong long *noted", '\nextern "C" {\nlong long *noted') + "}\n")
-    command = [str(found.path), "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(source)]
-    subprocess.run(command, check=True)
-    folders = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("LD_LIBRARY_PATH")]))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(ctypes_door=ctypes_door)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "LD_LIBRARY_PATH": folders}, cwd=Path(__file__).parent.parent.parent,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    if compiler() is None or (_native is None and not ctypes_door):
+        pytest.skip("no C compiler, or the C extension was not built")
+    run_beside(KERNELS, SCRIPT.format(ctypes_door=ctypes_door), tmp_path)
