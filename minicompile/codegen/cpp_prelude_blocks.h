@@ -152,12 +152,13 @@ template <class F> static inline void mc_each(const float *x, float *y, int64_t 
   }
 #endif
 
-//@ mc_vexp mc_exp_table
+//@ mc_vexp mc_exp_table mc_VexpParts mc_vexp_parts
 #ifdef MC_AVX512
 // e^x = 2^floor(n / 32) · 2^((n mod 32) / 32) · e^r, n = x · 32 / ln 2 rounded by a large constant, |r| ≤ ln 2 / 64 (Cody-Waite).
 // After P. Tang: the 32 powers lie in registers, as sums of two floats, and a cubic is enough for e^r. Results that may lie
 // below the normal range, exp(-inf) of a masked softmax among them, are computed as multiples of 2^-149 and converted to
-// integers, which are their bits: an instruction whose result underflows costs 150 cycles in the processor's microcode.
+// integers, which are their bits: an instruction whose result underflows costs 150 cycles in the processor's microcode. A vector
+// of zeros, as of masked elements, is done at once.
 alignas(64) static const float mc_exp_table[2][32] = {
   {1.0f, 1.0218972f, 1.0442737f, 1.0671405f, 1.0905077f, 1.1143868f, 1.1387886f, 1.1637249f, 1.1892071f, 1.2152474f,
    1.2418578f, 1.269051f, 1.2968396f, 1.3252367f, 1.3542556f, 1.38391f, 1.4142135f, 1.4451808f, 1.4768262f, 1.5091645f,
@@ -168,20 +169,27 @@ alignas(64) static const float mc_exp_table[2][32] = {
    -5.8755774e-8f, 2.4203235e-8f, 3.3242e-8f, -4.500899e-8f, -2.4959373e-8f, 8.070905e-9f, -5.6610254e-8f, 9.836217e-9f,
    -5.124972e-8f, -2.4755327e-8f, -4.8496176e-8f, -9.23577e-9f, -1.1415045e-8f, -1.1239278e-8f, -4.6630056e-8f,
    9.845328e-9f, -1.7021804e-8f}};
-static inline mc_vec mc_vexp(mc_vec x) {
+struct mc_VexpParts { mc_vec y, k; };
+static inline mc_VexpParts mc_vexp_parts(mc_vec t) {
   const mc_veci *table = (const mc_veci *)mc_exp_table;
-  mc_vec t = mc_vmax(mc_splat(-104.0f), mc_vmin(mc_splat(110.0f), x));
   mc_vec m = mc_vfma(t, mc_splat(46.1662413084f), mc_splat(12582912.0f)), n = m - 12582912.0f;
   mc_vec r = mc_vfma(n, mc_splat(-0.02166748046875f), t);
   r = mc_vfma(n, mc_splat(6.63107625e-6f), r);
   mc_vec high = (mc_vec)__builtin_shuffle(table[0], table[1], (mc_veci)m);
   mc_vec low = (mc_vec)__builtin_shuffle(table[2], table[3], (mc_veci)m);
   mc_vec p = mc_vfma(mc_vfma(mc_splat(0.166666667f), r, mc_splat(0.5f)), r * r, r);
-  mc_vec y = high + mc_vfma(high, p, low), k = n * 0.03125f;
-  if (__builtin_expect(!__builtin_ia32_cmpps512_mask(k, mc_splat(-125.0f), 17, -1, 4), 1)) return mc_vscale(y, k);
-  y = mc_vscale(y, k < -125.0f ? k + 149.0f : k);
+  return {high + mc_vfma(high, p, low), n * 0.03125f};
+}
+static inline mc_vec mc_vexp(mc_vec x) {
+  if (__builtin_expect(!__builtin_ia32_cmpps512_mask(x, mc_splat(-86.5f), 17, -1, 4), 1)) {
+    mc_VexpParts e = mc_vexp_parts(mc_vmin(mc_splat(110.0f), x));
+    return mc_vscale(e.y, e.k);
+  }
+  if (__builtin_ia32_cmpps512_mask(x, mc_splat(-104.0f), 17, -1, 4) == 0xffff) return mc_vec{};
+  mc_VexpParts e = mc_vexp_parts(mc_vmax(mc_splat(-104.0f), mc_vmin(mc_splat(110.0f), x)));
+  mc_vec y = mc_vscale(e.y, e.k < -125.0f ? e.k + 149.0f : e.k);
   mc_veci bits = __builtin_ia32_cvtps2dq512_mask(y, mc_veci{}, -1, 4);
-  return k < -125.0f ? (mc_vec)bits : y;
+  return e.k < -125.0f ? (mc_vec)bits : y;
 }
 #endif
 

@@ -36,22 +36,37 @@ static inline float mc_vtop(mc_vec x) {
 #endif
 
 //@ mc_block_top
-// The greatest number of a block; NaN is left out.
-static inline float mc_block_top(const float *x, int64_t n) {
+// The greatest number of a block; `nans`: NaN if one is (one comparison finds it in two vectors), else those are left out.
+template <bool nans> static inline float mc_block_top(const float *x, int64_t n) {
   float top = -__builtin_inff();
+  int32_t nan = 0;
 #ifdef MC_AVX512
   typedef float unaligned __attribute__((vector_size(64), aligned(4)));
   const int64_t whole = n / 64 * 64;
   mc_vec tops[4] = {mc_splat(top), mc_splat(top), mc_splat(top), mc_splat(top)};
+  uint16_t found = 0;
+  const auto look = [&](mc_vec a, mc_vec b) __attribute__((always_inline)) {
+    if (nans) found |= __builtin_ia32_cmpps512_mask(a, b, 3, -1, 4);
+  };
   for (int64_t i = 0; i < whole; i += 64)
-    for (int k = 0; k < 4; ++k) tops[k] = mc_vmax(*(const unaligned *)(x + i + 16 * k), tops[k]);
-  for (int64_t i = whole; i < n; i += 16) tops[0] = mc_vmax(mc_vpart(x + i, n - i), tops[0]);
+    for (int k = 0; k < 4; k += 2) {
+      const mc_vec a = *(const unaligned *)(x + i + 16 * k), b = *(const unaligned *)(x + i + 16 * k + 16);
+      tops[k] = mc_vmax(a, tops[k]);
+      tops[k + 1] = mc_vmax(b, tops[k + 1]);
+      look(a, b);
+    }
+  for (int64_t i = whole; i < n; i += 16) {
+    const mc_vec a = mc_vpart(x + i, n - i);
+    tops[0] = mc_vmax(a, tops[0]);
+    look(a, a);
+  }
+  nan = found;
   top = mc_vtop(mc_vmax(mc_vmax(tops[0], tops[1]), mc_vmax(tops[2], tops[3])));
 #else
-#pragma omp simd reduction(max:top)
-  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+#pragma omp simd reduction(max:top) reduction(|:nan)
+  for (int64_t i = 0; i < n; ++i) { top = x[i] > top ? x[i] : top; nan |= x[i] != x[i]; }
 #endif
-  return top;
+  return nans && nan ? __builtin_nanf("") : top;
 }
 
 //@ mc_exp_below
@@ -160,7 +175,7 @@ static inline void mc_online_raise(mc_Online &to, float top) {
   to.top = top;
 }
 template <class F> static inline void mc_online_block(mc_Online &to, const float *x, int64_t n, F fetch) {
-  mc_online_raise(to, mc_block_top(x, n));
+  mc_online_raise(to, mc_block_top<false>(x, n));
   if (!mc_isinf(to.top)) { to.sum += mc_sum_below(x, to.top, n, fetch); return; }
   int32_t nan = 0;
 #pragma omp simd reduction(|:nan)

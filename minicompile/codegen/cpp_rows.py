@@ -105,6 +105,7 @@ class RowPrinter:
         self.streamed = self._stored_past_caches()
         self.online = cpp_softmaxes.online_sums(self) if self.joins_softmaxes else {}
         self.exp_sums = cpp_softmaxes.exp_sums(self) if self.joins_softmaxes else {}
+        self.tops = cpp_softmaxes.tops(self)
         self.out = Lines()
         self.is_fast = False
 
@@ -343,7 +344,7 @@ class RowPrinter:
 
     def _run_length(self, k: int, loop: Sequence[Value]) -> int:
         """Elements that are joined in the register type: few where additions round, else a block."""
-        if k in self.online or k in self.exp_sums:
+        if k in self.online or k in self.exp_sums or k in self.tops:
             return cpp_softmaxes.BLOCK
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
         if self._has_lanes(self.inner[-1], k, loop):
@@ -411,8 +412,9 @@ class RowPrinter:
         fast: bool = False,
     ) -> None:
         """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
-        if axis is not None and k in self.exp_sums:
-            cpp_softmaxes.print_exp_sum(self, axis, begin, end, k)
+        if axis is not None and (k in self.exp_sums or k in self.tops):
+            print_part = cpp_softmaxes.print_exp_sum if k in self.exp_sums else cpp_softmaxes.print_top
+            print_part(self, axis, begin, end, k)
             return
         scans = any(self._is_scanned(value, k) for value in loop)
         self.is_fast = fast and not scans
