@@ -15,7 +15,7 @@ import torch
 from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
-from . import cpp_lanes, cpp_softmaxes
+from . import cpp_gathers, cpp_lanes, cpp_softmaxes
 from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
@@ -102,6 +102,7 @@ class RowPrinter:
         self.names = {value: f"v{i}" for i, value in enumerate(kernel.body)}
         self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
         self.traffic = self.plan_traffic()
+        self.gathers = cpp_gathers.gathers(self)
         self.streamed = self._stored_past_caches()
         self.online = cpp_softmaxes.online_sums(self) if self.joins_softmaxes else {}
         self.exp_sums = cpp_softmaxes.exp_sums(self) if self.joins_softmaxes else {}
@@ -228,6 +229,7 @@ class RowPrinter:
 
     def print_row(self) -> None:
         """One row: the loops and what stands between them."""
+        cpp_gathers.print_next(self)
         if not self.keeps_on_heap:
             self._declare_kept()
         for k, loop in enumerate(self.stages.loops):
@@ -470,6 +472,8 @@ class RowPrinter:
             step = LINE // buffer.dtype.itemsize
             self.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
                          f"__builtin_prefetch({place}, 0, 2);")
+        if k == 0:
+            cpp_gathers.print_fetch(self, axis, begin, end)
 
     # --- instructions -------------------------------------------------------------------------------------------
 
