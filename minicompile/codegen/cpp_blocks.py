@@ -58,6 +58,9 @@ AGAIN = 4
 """Instructions, loads among them, that a later phase repeats rather than have their result stored and loaded. Measured:
 layer_norm+gelu, whose gelu reads seven, is 1.12 times as fast with its operand kept; two are better repeated."""
 
+MANY = 4
+"""Blocks of a row from which whole ones have a body of their own."""
+
 SHORTEST = 64
 """Elements that a row must have for the calls to pay."""
 
@@ -88,8 +91,9 @@ def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
 
 def has_rest_apart(axis: Axis, step: int) -> bool:
     """Whether blocks of a row deserve a body of constant length beside that for the rest: for a size that is not known
-    (with one body, kernels for all sizes are up to 1.3 times slower than those for one), if a row has whole blocks."""
-    return not isinstance(axis.size, int) and axis.hint >= step
+    (with one body, kernels for all sizes are up to 1.3 times slower than those for one), if a row has many blocks, or is
+    short. With few long ones gcc makes worse code of two bodies: rows of 768 took 1.4 of the time, of an embedding 2.6."""
+    return not isinstance(axis.size, int) and axis.hint >= (step if step < BLOCK else MANY * step)
 
 
 class BlockLoop:
