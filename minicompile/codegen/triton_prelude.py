@@ -144,6 +144,16 @@ def mc_rsqrt(x):
 
 
 @triton.jit
+def mc_neg(x):
+    """Triton's minus subtracts from 0, which loses the sign of a zero."""
+    if x.dtype.is_floating():
+        result = x * -1.0
+    else:
+        result = -x
+    return result
+
+
+@triton.jit
 def mc_floor(x):
     return tl.floor(x)
 

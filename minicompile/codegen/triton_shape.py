@@ -199,7 +199,7 @@ def _rows(kernel: Kernel) -> Shape:
         return _looped(kernel, rows) if _is_wide(kernel) else _held(kernel, size)
     if not isinstance(size, int) or size > PERSISTENT:
         return _looped(kernel, rows)
-    pieces = _pieces(kernel, max(size, 1))
+    pieces = _pieces(kernel, size)
     lanes = sum(piece.lanes for piece in pieces)
     per_thread = PER_THREAD if _operands(kernel) < 3 else PER_THREAD // 2
     if lanes <= 512:

@@ -71,7 +71,7 @@ def _rows() -> list[ScalarOp]:
         _binary("copysign", t.copysign, "mc_copysign({0}, {1})", kinds="f"),
         _binary("maximum", t.maximum, "mc_maximum({0}, {1})", kinds="fib", cost=2),  # NaN wins
         _binary("minimum", t.minimum, "mc_minimum({0}, {1})", kinds="fib", cost=2),  # NaN wins
-        ScalarOp("neg", 1, t.neg, "-{0}", "-{0}"),
+        ScalarOp("neg", 1, t.neg, "-{0}", "mc_neg({0})"),
         ScalarOp("abs", 1, t.abs, "mc_abs({0})", "tl.abs({0})"),
         ScalarOp("sign", 1, t.sign, "mc_sign({0})", "mc_sign({0})", cost=2),
         ScalarOp("relu", 1, t.relu, "mc_relu({0})", "mc_relu({0})", cost=2),  # NaN stays NaN

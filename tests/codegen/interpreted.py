@@ -29,6 +29,7 @@ from minicompile.ir.types import dtype_kind
 from ..lowering.support import lowered
 from ..lowering.test_index_rules import ONE_TENSOR, grid
 from .build import B, entropy, gelu, layer_norm, softmax
+from .checked_addresses import addresses_are_checked  # noqa: F401 - for every test here
 from .random_graphs import random_graph
 
 WITHOUT_LIBDEVICE = {"asin", "acos", "atan", "atan2"}
@@ -220,6 +221,22 @@ def test_nan_wins() -> None:
     b = B()
     x = b.input(3, 20)
     check(b.finish(b.amax(x, 1), b.amin(x, 1), b.relu(x), b.maximum(x, 0.5)), data)
+
+
+def test_rows_and_columns_without_elements() -> None:
+    """Nothing is read: an empty tensor's address is null."""
+    for dtype in (torch.int32, torch.float32):
+        b = B()
+        x, y = b.input(0, 4, dtype=dtype), b.input(5, 0, dtype=dtype)
+        outputs = (b.sum(x, 0), b.prod(x, 0), b.sum(y, 1), b.prod(y, 1), b.sum(x, 0, 1))
+        check(b.finish(*outputs), torch.empty(0, 4, dtype=dtype), torch.empty(5, 0, dtype=dtype))
+
+
+def test_the_sign_of_a_zero_is_turned() -> None:
+    for dtype in (torch.float32, torch.float64):
+        b = B()
+        (got,) = interpreted(b.finish(b.neg(b.input(3, dtype=dtype))), torch.tensor([0.0, -0.0, 1.0], dtype=dtype))
+        assert got.signbit().tolist() == [True, False, True]
 
 
 def test_integers_and_bools() -> None:

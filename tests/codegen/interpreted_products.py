@@ -19,6 +19,7 @@ from minicompile.codegen.compiled import CompiledGraph
 from minicompile.codegen.matmul_kernel import Config
 
 from ..lowering.support import lowered
+from .checked_addresses import addresses_are_checked  # noqa: F401 - for every test here
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 

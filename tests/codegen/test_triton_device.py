@@ -62,6 +62,19 @@ def test_columns_and_full_reductions() -> None:
     check(b.finish(b.sum(x, 0), b.sum(x, 1), b.amax(x, 0, 2), b.sum(x, 0, 1, 2)), randn(65, 33, 70), tolerance=1e-3)
 
 
+def test_rows_and_columns_without_elements() -> None:
+    b = G()
+    x, y = b.input(0, 4), b.input(5, 0, dtype=torch.int32)
+    graph = b.finish(b.sum(x, 0), b.prod(x, 0), b.sum(y, 1), b.prod(y, 1), b.sum(x, 0, 1))
+    check(graph, randn(0, 4), torch.empty(5, 0, dtype=torch.int32, device=CUDA))
+
+
+def test_the_sign_of_a_zero_is_turned() -> None:
+    b = G()
+    (got,) = compile_ir(b.finish(b.neg(b.input(3))))(torch.tensor([0.0, -0.0, 1.0], device=CUDA))
+    assert got.signbit().tolist() == [True, False, True]
+
+
 def test_masks_views_and_externs() -> None:
     b = G()
     x, w = b.input(64, 64), b.input(64, 48)

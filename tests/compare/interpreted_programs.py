@@ -8,6 +8,7 @@ import torch
 
 import minicompile
 from minicompile.examples.programs import PROGRAMS
+from tests.codegen.checked_addresses import addresses_are_checked  # noqa: F401 - for every test here
 from tests.support import assert_same
 
 SMALL = {
