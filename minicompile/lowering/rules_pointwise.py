@@ -350,6 +350,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 def _logic(name: str) -> Any:
     def convert(c: Any, x: Node, y: Node) -> Node:
+        x, y = c.promote(_promoted(c), x, y)  # a scalar tensor is cast to the other's dtype before it is asked
         return c.pointwise(name, as_bool(c, x), as_bool(c, y))
 
     return convert

@@ -187,6 +187,13 @@ def test_type_promotion_of_zero_dim_tensors(kernel_only, name, zero_dim, dtype):
     kernel_only(BINARY[name], values(dtype), torch.tensor(2, dtype=torch.int64).to(zero_dim))
 
 
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "eq"])
+def test_zero_dim_tensors_are_cast_before_they_are_asked(kernel_only, name):
+    """2^32 is 0 as int32, 1e-60 as float32."""
+    kernel_only(BINARY[name], torch.tensor([0, 1, 7], dtype=torch.int32), torch.tensor(1 << 32))
+    kernel_only(BINARY[name], torch.tensor([0.0, 1.0, 7.0]), torch.tensor(1e-60, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 0.5, -0.5, -1, -2, 2.5, 7])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_pow_scalar(kernel_only, dtype, exponent):
