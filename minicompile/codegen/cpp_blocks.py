@@ -28,6 +28,7 @@ import torch
 from ..ir.ops import POINTWISE
 from ..runtime.cpu import simd_name
 from ..torch_compat import vector_libraries
+from . import cpp_vectors
 from .cpp_reduce import Accumulator
 from .cpp_text import CPP_TYPES
 from .kernel_ir import Affine, Axis, Value
@@ -114,6 +115,7 @@ class BlockLoop:
         self.shown = [self._shown(phase) for phase in range(self.last + 1)]
         self.arrays: dict[Value, str] = {}  # value that a later phase reads → its array
         self.streams = {value: f"stream{i}" for i, value in enumerate(v for v in loop if v in rows.streamed)}
+        self.vectors = self._is_of_vectors()
 
     # --- the plan -----------------------------------------------------------------------------------------------
 
@@ -165,6 +167,14 @@ class BlockLoop:
         if len(work) != 2 or not self._is_call(work[0]) or work[1].op != "store" or self._kept_here(work[0]):
             return None
         return work[1] if self._lies_as_it_is(work[1]) else None
+
+    def _is_of_vectors(self) -> bool:
+        """Whether the loop can be written without the arrays (cpp_vectors.py)."""
+        own = all(block_function(value) == f"mc_{value.op}_block" for value in self.loop if self._is_call(value))
+        kept = any(self._read_back(value) or self._kept_here(value) for value in self.loop)
+        tables = not self.streams or not cpp_vectors.needs_table(self.loop)  # loaded for each block, they cost 1.08
+        plain = own and not kept and tables and self.whole is None
+        return self.calls and plain and cpp_vectors.is_for(self.axis, self.loop)
 
     def _lies_as_it_is(self, value: Value) -> bool:
         """Whether a load or store is of neighbouring elements that block functions take."""
@@ -224,7 +234,7 @@ class BlockLoop:
                 made.append((type, f"block{len(made)}"))
             self.arrays[value] = old[1] if old else made[-1][1]
             pool.append((last_read.get(value, born + 1), self.arrays[value]))
-        return [f"alignas(64) {type} {name}[{BLOCK}];" for type, name in made]
+        return [f"alignas(64) {type} {name}[{max(BLOCK, self._size())}];" for type, name in made]
 
     def _crossing(self, last_read: dict[Value, int]) -> list[Value]:
         calls = (value for value in self.loop if self._is_call(value) and self.whole is None)
@@ -264,20 +274,32 @@ class BlockLoop:
     def _phases(self, accumulators: Sequence[Accumulator], far: str) -> None:
         """The work on the block [part, stop)."""
         out = self.rows.out
-        out.add(*self._assign_arrays(), *self._stream_arrays())
+        out.add(*self._stream_arrays())
+        if self.vectors:
+            out.add("#ifdef MC_AVX512")
+            places = {store: self._in_block(array) for store, array in self.streams.items()}
+            cpp_vectors.print_block(self.rows, self.axis, self.k, self.loop, places)
+            out.add("#else")
+        self._print_phases(accumulators, far)
+        if self.vectors:
+            out.add("#endif")
+        for store, array in self.streams.items():
+            target = f"const int64_t {self.axis.name} = part; mc_stream(&{self._element(store)}, {array}"
+            out.add(f"{{ {target}, (stop - part) * sizeof(*{array})); }}")
+
+    def _print_phases(self, accumulators: Sequence[Accumulator], far: str) -> None:
+        self.rows.out.add(*self._assign_arrays())
         self.rows.fetch_ahead(self.axis, "part", "stop", self.k)
         for phase in range(self.last + 1):
             self._loop_of(phase, accumulators, far)
             for value in self.loop:
                 if self._is_call(value) and self.phase[value] == phase:
                     self._call(value)
-        for store, array in self.streams.items():
-            target = f"const int64_t {self.axis.name} = part; mc_stream(&{self._element(store)}, {array}"
-            out.add(f"{{ {target}, (stop - part) * sizeof(*{array})); }}")
 
     def _size(self) -> int:
-        """Elements of a block. A short row of a size not known is a block of constant length and the rest."""
-        if self.whole is not None and not self.streams:
+        """Elements of a block: many where there are no arrays, or only for other processors. A short row of a size not
+        known is a block of constant length and the rest."""
+        if (self.whole is not None or self.vectors) and not self.streams:
             return WHOLE
         short = not isinstance(self.axis.size, int) and 16 <= self.axis.hint < BLOCK
         return 1 << self.axis.hint.bit_length() - 1 if short else BLOCK

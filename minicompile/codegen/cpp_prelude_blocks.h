@@ -108,6 +108,13 @@ static inline mc_vec mc_vsign(mc_vec x, mc_vec y) { return (mc_vec)((mc_veci)x |
 static inline mc_vec mc_vscale(mc_vec x, mc_vec n) { return __builtin_ia32_scalefps512_mask(x, n, x, -1, 4); }
 #endif
 
+//@ mc_vload mc_vstore
+// The lanes of a mask; the others are 0.
+#ifdef MC_AVX512
+static inline mc_vec mc_vload(const float *x, uint16_t mask) { return __builtin_ia32_loadups512_mask(x, mc_vec{}, mask); }
+static inline void mc_vstore(float *y, mc_vec x, uint16_t mask) { __builtin_ia32_storeups512_mask(y, x, mask); }
+#endif
+
 //@ mc_each
 // The last vector is loaded and stored under a mask.
 #ifdef MC_AVX512
@@ -280,7 +287,7 @@ template <int COLUMNS> static inline mc_vec mc_odd(const mc_Table<COLUMNS> &tabl
 }
 #endif
 
-//@ mc_erf_block mc_erf_table
+//@ mc_erf_block mc_verf mc_erf_table
 static const float mc_erf_table[7][32] = {
   {0.0f, 0.12499958f, 0.24998954f, 0.37500358f, 0.49999404f, 0.62500376f, 0.7499774f, 0.8750189f, 1.0000339f,
    1.1250116f, 1.25003f, 1.3749713f, 1.5000267f, 1.6250386f, 1.7500398f, 1.8750187f, 1.9999866f, 2.124972f, 2.2500777f,
@@ -315,17 +322,22 @@ static const float mc_erf_table[7][32] = {
    0.01143894f, 0.0130725205f, 0.012486635f, 0.01065304f, 0.008357567f, 0.0061215935f, 0.004221466f, 0.0027598217f,
    0.0017160302f, 0.0010188813f, 0.0005781666f, 0.00031447835f, 0.00016419035f, 8.235669e-5f, 3.9769413e-5f,
    1.8461793e-5f, 8.2534e-6f}};
+#ifdef MC_AVX512
+struct mc_verf {
+  mc_Table<7> table{mc_erf_table};
+  mc_vec operator()(mc_vec x) const { return mc_odd(table, x, 8.0f, 3.93f); }
+};
+#endif
 static inline void mc_erf_block(const float *x, float *y, int64_t n) {
 #ifdef MC_AVX512
-  const mc_Table<7> table(mc_erf_table);
-  mc_each(x, y, n, [&](mc_vec v) { return mc_odd(table, v, 8.0f, 3.93f); });
+  mc_each(x, y, n, mc_verf());
 #else
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = mc_erf(x[i]);
 #endif
 }
 
-//@ mc_tanh_block mc_tanh_table
+//@ mc_tanh_block mc_vtanh mc_tanh_table
 static const float mc_tanh_table[8][32] = {
   {0.0f, 0.28572258f, 0.5714521f, 0.8571325f, 1.1428995f, 1.4286073f, 1.7142977f, 1.9999182f, 2.2857692f, 2.5715203f,
    2.8570592f, 3.1429174f, 3.4285192f, 3.7143533f, 4.0000215f, 4.285904f, 4.5713325f, 4.8571534f, 5.1427426f,
@@ -364,10 +376,15 @@ static const float mc_tanh_table[8][32] = {
    -5.8479458e-5f, -3.33289e-5f, -1.893301e-5f, -1.0721776e-5f, -6.066581e-6f, -3.427103e-6f, -1.9367444e-6f,
    -1.0938496e-6f, -6.178233e-7f, -3.4919597e-7f, -1.970578e-7f, -1.1137053e-7f, -6.2894074e-8f, -3.551775e-8f,
    -2.0065288e-8f, -1.1313994e-8f, -6.3892305e-9f, -3.6136287e-9f}};
+#ifdef MC_AVX512
+struct mc_vtanh {
+  mc_Table<8> table{mc_tanh_table};
+  mc_vec operator()(mc_vec x) const { return mc_odd(table, x, 3.5f, 8.99f); }
+};
+#endif
 static inline void mc_tanh_block(const float *x, float *y, int64_t n) {
 #ifdef MC_AVX512
-  const mc_Table<8> table(mc_tanh_table);
-  mc_each(x, y, n, [&](mc_vec v) { return mc_odd(table, v, 3.5f, 8.99f); });
+  mc_each(x, y, n, mc_vtanh());
 #else
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = mc_tanh(x[i]);
