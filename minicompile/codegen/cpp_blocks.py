@@ -30,8 +30,8 @@ from ..runtime.cpu import simd_name
 from ..torch_compat import vector_libraries
 from . import cpp_vectors
 from .cpp_reduce import Accumulator
-from .cpp_text import CPP_TYPES
-from .kernel_ir import Affine, Axis, Value
+from .cpp_text import CPP_TYPES, element_text
+from .kernel_ir import Axis, Value
 
 if TYPE_CHECKING:
     from .cpp_rows import RowPrinter
@@ -284,7 +284,7 @@ class BlockLoop:
         if self.vectors:
             out.add("#endif")
         for store, array in self.streams.items():
-            target = f"const int64_t {self.axis.name} = part; mc_stream(&{self._element(store)}, {array}"
+            target = f"const int64_t {self.axis.name} = part; mc_stream(&{element_text(store)}, {array}"
             out.add(f"{{ {target}, (stop - part) * sizeof(*{array})); }}")
 
     def _print_phases(self, accumulators: Sequence[Accumulator], far: str) -> None:
@@ -331,7 +331,7 @@ class BlockLoop:
         """The block function, from where its operand lies to where its result is to lie."""
         out = self.rows.out
         target = self._target(call)
-        source = self._element(call.args[0]) if self._reads_memory(call) else target
+        source = element_text(call.args[0]) if self._reads_memory(call) else target
         function = block_function(call, alone=self.whole is not None)
         start = f"const int64_t {self.axis.name} = part;"
         out.add(f"{{ {start} {function}(&{source}, &{target}, stop - part); }}")
@@ -340,8 +340,4 @@ class BlockLoop:
         """Where the call's result goes, and its operand before."""
         if self.whole is None:
             return self._place(call)
-        return self._in_block(self.streams[self.whole]) if self.whole in self.streams else self._element(self.whole)
-
-    def _element(self, value: Value) -> str:
-        index: Affine = value.attrs["index"]
-        return f"{value.attrs['buffer'].name}[{index.text('cpp')}]"
+        return self._in_block(self.streams[self.whole]) if self.whole in self.streams else element_text(self.whole)

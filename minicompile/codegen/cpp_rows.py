@@ -68,6 +68,14 @@ class Lines:
         self.add("}")
 
     @contextmanager
+    def closure(self, name: str, parameters: str) -> Iterator[None]:
+        """A lambda that is inlined wherever it is called."""
+        self.open(f"const auto {name} = [&]({parameters}) __attribute__((always_inline))")
+        yield
+        self.depth -= 1
+        self.add("};")
+
+    @contextmanager
     def blocks(
         self, first: str, last: str, begin: str, end: str, step: int, rest_apart: bool = False
     ) -> Iterator[None]:
@@ -78,10 +86,9 @@ class Lines:
             self.add(f"const int64_t {last} = {first} + {step} < {end} ? {first} + {step} : {end};")
             yield
         else:
-            self.open(f"const auto from_{first} = [&](const int64_t {last}) __attribute__((always_inline))")
-            yield
-            self.depth -= 1
-            self.add("};", f"if ({first} + {step} <= {end}) from_{first}({first} + {step}); else from_{first}({end});")
+            with self.closure(f"from_{first}", f"const int64_t {last}"):
+                yield
+            self.add(f"if ({first} + {step} <= {end}) from_{first}({first} + {step}); else from_{first}({end});")
         self.close()
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .cpp_reduce import Accumulator
+from .cpp_text import element_text
 from .kernel_ir import Axis, Value
 from .softmaxes import is_finite_maximum, maximum_below, online_sum
 
@@ -211,8 +212,7 @@ def _print_elements(
     place in the row buffer `kept`."""
     (begin, end), out = part, rows.out
     if list(loop) == [element] and _lies_as_it_is(element, axis):
-        buffer, index = element.attrs["buffer"], element.attrs["index"]
-        out.add(f"const float *block = &{buffer.name}[{index.text('cpp')}];")
+        out.add(f"const float *block = &{element_text(element)};")
         return
     place = None if kept is None else f"float *block = &{kept}[{rows.position()}];"
     out.add(place or f"alignas(64) float block[{BLOCK}];", "#pragma omp simd")
@@ -229,7 +229,5 @@ def _lies_as_it_is(load: Value, axis: Axis) -> bool:
 
 def _print_fetch(rows: RowPrinter, axis: Axis, begin: str, k: int) -> None:
     """Declare `fetch`: what asks memory for the next `STEP` elements."""
-    rows.out.open("const auto fetch = [&](const int64_t from) __attribute__((always_inline))")
-    rows.fetch_ahead(axis, f"{begin} + from", f"{begin} + from + {STEP}", k)
-    rows.out.depth -= 1
-    rows.out.add("};")
+    with rows.out.closure("fetch", "const int64_t from"):
+        rows.fetch_ahead(axis, f"{begin} + from", f"{begin} + from + {STEP}", k)

@@ -57,6 +57,11 @@ def size_declaration(symbol: str, index: int) -> str:
     return f"const int64_t {symbol} = sizes[{index}];"
 
 
+def element_text(value: Value) -> str:
+    """The place of a direct load or a store."""
+    return f"{value.attrs['buffer'].name}[{value.attrs['index'].text('cpp')}]"
+
+
 def load_text(dtype: torch.dtype, place: str) -> str:
     return f"mc_from_{_HALF[dtype]}({place})" if dtype in _HALF else place
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .cpp_text import expression
+from .cpp_text import element_text, expression
 from .kernel_ir import Axis, Value
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ def print_block(rows: RowPrinter, axis: Axis, k: int, loop: Sequence[Value], pla
     out, name = rows.out, axis.name
     for table in dict.fromkeys(value.op for value in loop if value.op in TABLES):
         out.add(f"const {TABLES[table]} {table};")
-    out.open("const auto vector = [&](const int64_t first, const uint16_t mask) __attribute__((always_inline))")
-    rows.fetch_ahead(axis, "first", f"first + {WIDTH}", k)
-    out.add(f"const int64_t {name} = first;", *(_statement(rows, value, places) for value in loop))
-    out.depth -= 1
-    out.add("};", f"for (int64_t {name} = part; {name} + {WIDTH} <= stop; {name} += {WIDTH}) vector({name}, 0xffff);")
+    with out.closure("vector", "const int64_t first, const uint16_t mask"):
+        rows.fetch_ahead(axis, "first", f"first + {WIDTH}", k)
+        out.add(f"const int64_t {name} = first;", *(_statement(rows, value, places) for value in loop))
+    out.add(f"for (int64_t {name} = part; {name} + {WIDTH} <= stop; {name} += {WIDTH}) vector({name}, 0xffff);")
     if not isinstance(axis.size, int) or axis.size % WIDTH:
         rest = f"(stop - part) % {WIDTH}"
         out.add(f"if ({rest}) vector(stop - {rest}, (1u << {rest}) - 1);")
@@ -73,15 +72,11 @@ def print_block(rows: RowPrinter, axis: Axis, k: int, loop: Sequence[Value], pla
 def _statement(rows: RowPrinter, value: Value, places: dict[Value, str]) -> str:
     args = [rows.names[arg] for arg in value.args]
     if value.op == "store":
-        return f"mc_vstore(&{places.get(value) or _element(value)}, {args[0]}, mask);"
+        return f"mc_vstore(&{places.get(value) or element_text(value)}, {args[0]}, mask);"
     if value.op == "load":
-        right = f"mc_vload(&{_element(value)}, mask)"
+        right = f"mc_vload(&{element_text(value)}, mask)"
     elif value.op in FUNCTIONS or value.op in TABLES:
         right = f"{FUNCTIONS.get(value.op, value.op)}({args[0]})"
     else:
         right = expression(value, args)
     return f"const mc_vec {rows.names[value]} = {right};"
-
-
-def _element(value: Value) -> str:
-    return f"{value.attrs['buffer'].name}[{value.attrs['index'].text('cpp')}]"
