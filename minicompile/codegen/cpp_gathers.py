@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.symbols import dim_text
 from .cpp_text import CPP_TYPES
-from .cpp_traffic import FETCHED, LINE, LONG
+from .cpp_traffic import FETCHED, LONG
 from .kernel_ir import Affine, Axis, Value, place_text
 
 if TYPE_CHECKING:
@@ -66,10 +66,8 @@ def print_next(rows: RowPrinter) -> None:
 def print_fetch(rows: RowPrinter, axis: Axis, begin: str, end: str) -> None:
     """Ask for the next row's lines that [begin, end) stands for. A negative or wrong index asks for nothing."""
     for gather in rows.gathers:
-        buffer, name = gather.load.attrs["buffer"], axis.name
         place = place_text(gather.load, [f"next_{rows.names[gather.index]}"], "cpp")
-        rows.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {LINE // buffer.dtype.itemsize}) "
-                     f"__builtin_prefetch({buffer.name} + {place}, 0, 3);")
+        rows.ask(axis, begin, end, gather.load.attrs["buffer"], place, 3)
 
 
 def _of_next(index: Affine, axis: Axis) -> Affine:

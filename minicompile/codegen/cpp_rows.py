@@ -20,7 +20,7 @@ from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .cpp_traffic import LINE, Traffic
-from .kernel_ir import INDEX_ERROR, Axis, Kernel, Value
+from .kernel_ir import INDEX_ERROR, Axis, Buffer, Kernel, Value
 from .softmaxes import sums_to_one_or_more
 from .stages import Stages, stage
 
@@ -474,13 +474,16 @@ class RowPrinter:
     def fetch_ahead(self, axis: Axis, begin: str, end: str, k: int) -> None:
         """Ask for the cache lines that loop k's elements from `begin` to `end` stand for."""
         for load, distance in self.traffic.ahead(k):
-            buffer, name = load.attrs["buffer"], axis.name
-            place = f"{buffer.name} + {load.attrs['index'].text('cpp')} + {dim_text(distance, 'cpp')}"
-            step = LINE // buffer.dtype.itemsize
-            self.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
-                         f"__builtin_prefetch({place}, 0, 2);")
+            place = f"{load.attrs['index'].text('cpp')} + {dim_text(distance, 'cpp')}"
+            self.ask(axis, begin, end, load.attrs["buffer"], place, 2)
         if k == 0:
             cpp_gathers.print_fetch(self, axis, begin, end)
+
+    def ask(self, axis: Axis, begin: str, end: str, buffer: Buffer, place: str, cache: int) -> None:
+        """Prefetch the lines of a buffer from `place` on, an index over the axis; `cache`: 3 for L1, 2 for L2."""
+        name, step = axis.name, LINE // buffer.dtype.itemsize
+        self.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
+                     f"__builtin_prefetch({buffer.name} + {place}, 0, {cache});")
 
     # --- instructions -------------------------------------------------------------------------------------------
 
