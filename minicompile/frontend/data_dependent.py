@@ -145,8 +145,13 @@ def check_place(tr: Tracer) -> None:
     """Raises Break where what fails later could not be undone, or would run twice."""
     if len(tr.graph.bodies) > 1:
         raise Break(BreakKind.VALUE, "A number that depends on data is needed in a function within the graph.")
-    if any(entry.mutated for entry in tr.graph.inputs):
+    if is_written(tr):
         raise Break(BreakKind.VALUE, "A number that depends on data is needed after a tensor from outside was changed.")
+
+
+def is_written(tr: Tracer) -> bool:
+    """Whether the graph changes a tensor from outside."""
+    return any(entry.mutated for entry in tr.graph.inputs)
 
 
 # ---- results whose size depends on data ----
@@ -219,7 +224,7 @@ def check_facts(tr: Tracer) -> None:
     assert graph.shapes is not None
     for fact in graph.shapes.new_facts():
         tr.changed()
-        if len(graph.bodies) > 1 or any(entry.mutated for entry in graph.inputs):
+        if len(graph.bodies) > 1 or is_written(tr):
             raise Restart(tr.root_step, Break(BreakKind.VALUE, "Something is assumed about a number that depends on "
                                               "data where it can no longer be checked.", FACTS_HINT))  # fmt: skip
         node = _condition_node(tr, graph, fact)
@@ -259,6 +264,6 @@ _RELATIONS: dict[str, Any] = {
 _CONNECTIVES: dict[str, Any] = {"And": operator.and_, "Or": operator.or_, "Not": torch.sym_not}
 
 __all__ = [
-    "Capture", "ConditionValue", "NeedsSymbols", "becomes_number", "check_facts", "check_place", "condition", "item",
-    "note_number", "note_sizes", "state",
+    "Capture", "ConditionValue", "NeedsSymbols", "becomes_number", "check_facts", "check_place", "condition",
+    "is_written", "item", "note_number", "note_sizes", "state",
 ]  # fmt: skip

@@ -79,11 +79,13 @@ def _filled(line: str, sources: list[Source], expr: Callable[[Source], str]) -> 
 
 def surroundings(segment: Segment) -> dict[str, Any]:
     """What every entry's lines may need of the place that it stands in."""
+    from .refusals import Conditions
     from .segments import Tail, drive
 
     ctx = segment.ctx
     return {
         "__failed__": segment.failed,
+        "__hold__": Conditions(),
         "__run__": functools.partial(hook.run, ctx) if ctx.use_hook else ctx.call,
         "__run_off__": _run_off,
         "__tail__": drive if segment.is_first else Tail,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .interpreter import opcode
+from .refusals import decide
 from .values.constant import ConstantValue
 from .versions import FOR_ITER_POPS, SEND_POPS
 
@@ -24,13 +25,13 @@ def _jump(tr: Tracer, frame: Frame, target: int) -> None:
 
 @opcode("POP_JUMP_IF_TRUE")
 def _pop_jump_if_true(tr: Tracer, frame: Frame, target: int) -> None:
-    if frame.pop(tr).truth(tr):
+    if decide(tr, frame, if_true=target, if_false=frame.pc):
         frame.pc = target
 
 
 @opcode("POP_JUMP_IF_FALSE")
 def _pop_jump_if_false(tr: Tracer, frame: Frame, target: int) -> None:
-    if not frame.pop(tr).truth(tr):
+    if not decide(tr, frame, if_true=frame.pc, if_false=target):
         frame.pc = target
 
 

@@ -82,7 +82,8 @@ def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> st
     try:
         parts = [
             environment(), repr(identity), _options(), _torch_state(), _directives(), code_digest(segment.code),
-            repr((segment.index, segment.layout)), *map(_facts, slots), *map(_cell_facts, func.__closure__ or ()),
+            repr((segment.index, segment.layout, segment.takes_data)), *map(_facts, slots),
+            *map(_cell_facts, func.__closure__ or ()),
         ]  # fmt: skip
     except Exception as error:  # an argument that does not like to be looked at
         _log.debug("no key for %s: %s", segment.name, error)

@@ -125,6 +125,12 @@ class Entry:
     effects: list[EffectRecord] = field(default_factory=list)
     span: Span | None = field(default=None, repr=False)
 
+    def assumes(self, owner: Any) -> bool:
+        """Whether it is one of its graphs, or its conditions, that found something about data not as taken for
+        granted."""
+        found = [self.run.__globals__.get("__hold__"), *(graph.compiled for graph in self.graphs)]
+        return any(each is owner for each in found)
+
 
 def first_run(segment: Segment, entry: Entry, func: FunctionType, slots: tuple[Any, ...]) -> Any:
     """How a new entry runs for the first time; a context that verifies has a way of its own."""
@@ -281,7 +287,7 @@ class Segment:
         if error.times < MAX_MISSED_FACTS or self.ctx.fullgraph:
             return
         with self.lock:
-            entry = next((e for e in self.entries if any(g.compiled is error.graph for g in e.graphs)), None)
+            entry = next((e for e in self.entries if e.assumes(error.owner)), None)
             if entry is None:  # another thread was here
                 return
             self.takes_data = False

@@ -39,6 +39,7 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from ..guards.state import GlobalStateGuard
+    from .refusals import Refusal
     from .values.mode_blocks import BlockExitValue
 
 MAX_DEPTH = 60
@@ -79,6 +80,10 @@ class Tracer:
         self._hashed: dict[int, Value] = {}
         self.data_reads: list[tuple[torch.Tensor, int, int]] = []
         """What `Tensor.data` has given, its version then, and the root instruction that asked for it."""
+        self.takes_data = True
+        """Whether something may be taken for granted about data."""
+        self.refusals: list[Refusal] = []
+        """Branches on data that are taken not to raise."""
         self.final_cells: list[tuple[CellValue, Value, int]] = []
         self.hooked: list[tuple[torch.fx.Node, int]] = []
         """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""

@@ -40,6 +40,7 @@ from .graph import GraphBuilder
 from .inference_regions import settle
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names, call_like
+from .refusals import checks
 from .segments import Entry, GraphRecord, Segment
 from .side_effects import EffectRecord
 from .sources import FreeCellSource, FunctionSource, Source
@@ -91,6 +92,7 @@ class Attempt:
         capture = Capture() if static or not segment.takes_data else Capture.of(segment.ctx)
         graph = GraphBuilder(bool(dynamic), segment.open, symbolic, may_be_marked=may_be_symbolic, capture=capture)
         self.tr = Tracer(graph, self.state)
+        self.tr.takes_data = segment.takes_data
         self.frame = root_frame(self.tr, segment, self.decoded, func, slots)
         self.tr.frame = self.frame
 
@@ -274,12 +276,14 @@ class Attempt:
         if torch.is_grad_enabled() != self.tr.entry_grad_mode or self._sets_grad_mode():
             graph.set_grad_mode(self.tr.entry_grad_mode, self.tr.origin("torch.set_grad_enabled"))
         is_inference = settle(graph, glue.outputs, self.tr.entry_grad_mode)
+        conditions = checks(self.tr, glue)
         check_hooked(self.tr, glue.outputs)
         gm, arguments = graph.finish(self.tr, list(glue.outputs))
         texts = [glue.source(source) for source in arguments.sources]
         names = "".join(f"{name}, " for name in glue.outputs.values())
         call = f"{f'({names}) = ' if names else ''}__graph__({', '.join(texts)})"
-        lines = self._call_lines(f"with __inference_mode__(): {call}" if is_inference else call, glue)
+        call = f"with __inference_mode__(): {call}" if is_inference else call
+        lines = self._call_lines([call, *conditions], glue)
         return lines, GraphRecord(gm, gm.forward, arguments.examples)
 
     def _sets_grad_mode(self) -> bool:
@@ -287,7 +291,7 @@ class Attempt:
         modes = [node.args[0] for node in nodes if node.target is torch._C._set_grad_enabled]
         return bool(modes) and modes[-1] != self.tr.entry_grad_mode
 
-    def _call_lines(self, call: str, glue: Glue) -> list[str]:
+    def _call_lines(self, calls: list[str], glue: Glue) -> list[str]:
         """The call, and what happens if it raises; where the graph mutates inputs, only if it has not done so yet."""
         slots = "".join(f"{name}, " for name in self.segment.layout.parameters())
         mutated = [entry for entry in self.tr.graph.inputs if entry.mutated]
@@ -308,7 +312,7 @@ class Attempt:
             *before,
             "__errors = []",  # eager must not begin inside our own `except`: the program may look at sys.exc_info()
             "try:",
-            f"    {call}",
+            *(f"    {call}" for call in calls),
             "except Exception as __error:",
             "    __errors.append(__error)",
             *restore,

@@ -5,18 +5,21 @@ many calls in a row this has been so, by which the frontend tells an exception f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .chained import ChainedGraph
+
+class Countable(Protocol):
+    """A graph, or conditions of one. `misses`: in how many calls in a row something was not as taken for granted."""
+
+    misses: int
 
 
 class FactMissed(RuntimeError):
     """A number that depends on data is not what the program was compiled for: this call runs in eager. `times`: how
     often in a row."""
 
-    def __init__(self, graph: ChainedGraph, fact: str) -> None:
+    def __init__(self, owner: Countable, fact: str) -> None:
         super().__init__(fact)
-        graph.misses += 1
-        self.graph = graph
-        self.times = graph.misses
+        owner.misses += 1
+        self.owner = owner
+        self.times = owner.misses
