@@ -67,7 +67,7 @@ def print_fetch(rows: RowPrinter, axis: Axis, begin: str, end: str) -> None:
     """Ask for the next row's lines that [begin, end) stands for. A negative or wrong index asks for nothing."""
     for gather in rows.gathers:
         place = place_text(gather.load, [f"next_{rows.names[gather.index]}"], "cpp")
-        rows.ask(axis, begin, end, gather.load.attrs["buffer"], place, 3)
+        rows.ask(axis, begin, end, gather.load.attrs["buffer"], place, "L1")
 
 
 def _of_next(index: Affine, axis: Axis) -> Affine:

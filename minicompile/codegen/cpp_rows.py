@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Literal
 
 import torch
 
@@ -473,17 +474,18 @@ class RowPrinter:
 
     def fetch_ahead(self, axis: Axis, begin: str, end: str, k: int) -> None:
         """Ask for the cache lines that loop k's elements from `begin` to `end` stand for."""
-        for load, distance in self.traffic.ahead(k):
-            place = f"{load.attrs['index'].text('cpp')} + {dim_text(distance, 'cpp')}"
-            self.ask(axis, begin, end, load.attrs["buffer"], place, 2)
+        for fetch in self.traffic.ahead(k):
+            buffer, index = fetch.load.attrs["buffer"], fetch.load.attrs["index"]
+            place = f"{index.text('cpp')} + {dim_text(fetch.distance, 'cpp')}"
+            self.ask(axis, begin, end, buffer, place, fetch.cache)
         if k == 0:
             cpp_gathers.print_fetch(self, axis, begin, end)
 
-    def ask(self, axis: Axis, begin: str, end: str, buffer: Buffer, place: str, cache: int) -> None:
-        """Prefetch the lines of a buffer from `place` on, an index over the axis; `cache`: 3 for L1, 2 for L2."""
-        name, step = axis.name, LINE // buffer.dtype.itemsize
+    def ask(self, axis: Axis, begin: str, end: str, buffer: Buffer, place: str, cache: Literal["L1", "L2"]) -> None:
+        """Prefetch the lines of a buffer from `place` on, an index over the axis."""
+        name, step, locality = axis.name, LINE // buffer.dtype.itemsize, {"L1": 3, "L2": 2}[cache]
         self.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
-                     f"__builtin_prefetch({buffer.name} + {place}, 0, {cache});")
+                     f"__builtin_prefetch({buffer.name} + {place}, 0, {locality});")
 
     # --- instructions -------------------------------------------------------------------------------------------
 

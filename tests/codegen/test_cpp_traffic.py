@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -123,13 +124,19 @@ def test_what_is_not_reduced_is_fetched_from_more_bytes_on(monkeypatch: pytest.M
         assert ("__builtin_prefetch(" in sources(compiled)) == expected
 
 
-def test_the_next_row_is_fetched_while_one_is_worked_on() -> None:
-    compiled = minicompile.compile(lambda x: torch.softmax(x, -1))
-    compiled(torch.randn(640, 1024))
-    assert "+ 1024, 0, 2)" in sources(compiled), "once a row has been read it is in the cache"
-    compiled = minicompile.compile(lambda x: torch.softmax(x, -1))
-    compiled(torch.randn(4, 100_000))
-    assert f"+ {cpp_traffic.AHEAD // 4}, 0, 2)" in sources(compiled), "a row that fits no cache is read again each time"
+@pytest.mark.parametrize(("fn", "width", "distance", "cache"), [
+    (lambda x: torch.softmax(x, -1), 4096, 4096, 3),
+    (lambda x: torch.softmax(x, -1), 128, 6 * 128, 3),
+    (lambda x: torch.softmax(x, -1), 8192, 8192, 2),
+    (lambda x: torch.softmax(x, -1), 100_000, cpp_traffic.AHEAD // 4, 2),
+    (lambda x: torch.var(x, -1), 4096, 4096, 2),
+    (lambda x: F.layer_norm(x, (256,)), 256, 3 * 256, 2),
+])  # fmt: skip
+def test_where_rows_are_fetched_to(fn: Callable[[Tensor], Tensor], width: int, distance: int, cache: int) -> None:
+    """The next row, into L1 beside block functions; several short ones; of one that fits no cache the next part."""
+    compiled = minicompile.compile(fn, dynamic=False)
+    compiled(torch.randn(64, width))
+    assert set(re.findall(r"r0 \+ (\d+), 0, (\d)\);", sources(compiled))) == {(str(distance), str(cache))}
 
 
 @pytest.mark.parametrize("flags", [(), ("-march=x86-64",), ("-mavx",)], ids=str)
