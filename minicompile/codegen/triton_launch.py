@@ -64,8 +64,10 @@ class Launcher:
         return self.text.shape.programs(dict(zip(self.symbols, sizes, strict=True)))
 
     def options(self) -> dict[str, Any]:
-        """Options of Triton. Only kernels that check an index are compiled with assertions."""
-        options: dict[str, Any] = {"num_warps": self.text.shape.num_warps, "enable_fp_fusion": False}
+        """Options of Triton. Only kernels that check an index are compiled with assertions. Subnormal numbers stay what
+        they are, as in eager: Triton would link libdevice's functions in the variants that take them for zeros."""
+        options: dict[str, Any] = {"num_warps": self.text.shape.num_warps}
+        options.update(enable_fp_fusion=False, enable_reflect_ftz=False)
         if self.text.shape.stages is not None:
             options["num_stages"] = self.text.shape.stages
         if self.text.kernel.may_fail:

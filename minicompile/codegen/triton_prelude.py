@@ -29,7 +29,8 @@ def mc_div(x, y):
 
 @triton.jit
 def mc_relu(x):
-    return tl.where(x < 0, tl.zeros_like(x), x)
+    """As eager's kernel for a GPU: of -0, 0."""
+    return tl.where(x <= 0, tl.zeros_like(x), x)
 
 
 @triton.jit
@@ -96,8 +97,8 @@ def mc_online_sum(total, largest, x):
     c, d = tl.split(tl.reshape(second, [x.shape[0], x.shape[1] // 4, 2]))
     top = mc_maximum(mc_maximum(largest, mc_maximum(a, b)), mc_maximum(c, d))
     base = tl.where(top == float("-inf"), 0.0, top)
-    new = (mc_exp_below(a - base) + mc_exp_below(b - base)) + (mc_exp_below(c - base) + mc_exp_below(d - base))
-    return total * mc_exp_below(largest - base) + new, top
+    new = (mc_exp_added(a - base) + mc_exp_added(b - base)) + (mc_exp_added(c - base) + mc_exp_added(d - base))
+    return total * mc_exp_added(largest - base) + new, top
 
 
 @triton.jit
@@ -240,7 +241,9 @@ def mc_floor_divide(x, y):
         div = tl.where((mod != 0) & ((y < 0) != (mod < 0)), div - 1, div)
         low = tl.floor(div)
         near = tl.where(div - low > 0.5, low + 1, low)
-        result = tl.where(y == 0, mc_div(x, y), near)
+        quotient = mc_div(x, y)
+        near = tl.where(div == 0, mc_copysign(tl.zeros_like(div), quotient), near)
+        result = tl.where(y == 0, quotient, near)
     else:
         q = mc_trunc_divide(x, y)
         r = x - q * y
@@ -286,6 +289,10 @@ if INTERPRETED:
 
     @triton.jit
     def mc_exp_below(x):
+        return tl.exp(x)
+
+    @triton.jit
+    def mc_exp_added(x):
         return tl.exp(x)
 
     @triton.jit
@@ -397,6 +404,12 @@ else:
     @triton.jit
     def mc_exp_below(x):
         """exp of a rounded difference, at most 0 (softmaxes.py)."""
+        args = [x * 1.4426950408889634]
+        return tl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=f,f", args, dtype=tl.float32, is_pure=True, pack=1)
+
+    @triton.jit
+    def mc_exp_added(x):
+        """The same, to be added to a sum that is 1 or more in the end: subnormal results may be zeros."""
         args = [x * 1.4426950408889634]
         return tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", args, dtype=tl.float32, is_pure=True, pack=1

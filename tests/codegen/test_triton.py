@@ -133,6 +133,22 @@ def test_every_row_cross_compiles(dtype: torch.dtype) -> None:
         assert compile_to_cubin(kernel, arch=90)[:4] == b"\x7fELF"
 
 
+def test_no_row_takes_subnormals_for_zeros() -> None:
+    """Only the hardware's approximations may, which libdevice scales arguments for."""
+    from minicompile.codegen.triton_build import load_functions
+    from minicompile.codegen.triton_launch import Launcher
+
+    b = B()
+    x, y = b.input(64), b.input(64)
+    rows = [row for row in POINTWISE.values() if "f" in row.kinds and row.triton is not None and row.arity < 3]
+    found = set[str]()
+    for kernel in kernels(b.finish(*(getattr(b, row.name)(*[x, y][: row.arity]) for row in rows))):
+        text = print_triton(kernel)
+        ptx = Launcher(text, load_functions([text])[0]).cross_compile(90).asm["ptx"]
+        found |= {word for word in ptx.split() if ".ftz" in word and ".approx." not in word}
+    assert not found
+
+
 def test_a_batch_cross_compiles() -> None:
     from minicompile.codegen.batches import batch
     from minicompile.codegen.triton_build import compile_to_cubin
