@@ -16,7 +16,7 @@ import torch
 
 from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
-from .kernel_ir import Affine, Axis, Batch, Buffer, Kernel, Value, place_text, register_dtype
+from .kernel_ir import Affine, Axis, Batch, Kernel, Value, place_text, register_dtype
 from .matmul_kernel import Product
 from .softmaxes import maximum_below, sums_to_one_or_more
 from .stages import row_stages
@@ -30,6 +30,9 @@ from minicompile.codegen.triton_prelude import *
 from minicompile.codegen.triton_special import *
 """
 
+
+OF_ROW = "_row"
+"""Suffix of the axes of a program's one row, as scalars."""
 
 FIRST = 8
 """Loads that come before all else, at most: what they give takes registers."""
@@ -86,6 +89,11 @@ def divisors(kernel: Kernel, block: frozenset[Value]) -> set[Value]:
     return found & from_sum
 
 
+def _of_row(index: Affine) -> str:
+    """The index as text over scalars."""
+    return Affine(tuple((name + OF_ROW, c) for name, c in index.terms), index.offset).text()
+
+
 class Printer:
     """Pointwise kernels, and reductions whose rows stay in registers."""
 
@@ -103,6 +111,7 @@ class Printer:
         self.index = "tl.int32" if fits_int32(kernel) else "tl.int64"
         self.masks: dict[str, str | None] = {}  # "x", "y", "r" → the name of that dimension's mask, if it has one
         self.suffix = ""  # of block-level names: the piece
+        self.lanes = ""  # of a block, before they are skewed
         self.piece: Piece | None = None
         self.before = False  # whether lanes may lie before the row: they are read, and not stored
         self.reading = 0  # how often pieces have been walked
@@ -189,8 +198,9 @@ class Printer:
         self._line(f"x = {self._program()} * XBLOCK + tl.arange(0, XBLOCK){shape}")
         self._masked_unless_whole("x", self.kernel.size("parallel"), self.shape.blocks["XBLOCK"])
         self._decompose("x", self.parallel)
-        if self.shape.skew is not None:
-            self._line(f"skew = ({self.shape.skew.start.text()}) % {self.shape.skew.period}")
+        if self.shape.skew is not None:  # a program has one row: scalars
+            self._decompose(self._program(), self.parallel, OF_ROW)
+            self._line(f"skew = ({_of_row(self.shape.skew.start)}) % {self.shape.skew.period}")
 
     def _tile_head(self) -> None:
         """x along the columns, y along the rows of the block; the other axes from the program's number."""
@@ -217,19 +227,20 @@ class Printer:
     def _lanes(self, lanes: str, masked: bool, is_first: bool = False) -> None:
         """Enter a block of lanes. If they are skewed, the first ones of the first block lie before the row."""
         wide = "" if self.index == "tl.int32" else ".to(tl.int64)"
-        self.before = is_first and self.shape.skew is not None
+        self.lanes, self.before = lanes, is_first and self.shape.skew is not None
         self._line(f"r = ({lanes}){wide}" + (" - skew" if self.shape.skew else ""))
         self.masks["r"] = "rmask" if masked else None
         if masked:
             self._line("rmask = r >= 0" if self.before else f"rmask = r < {dim_text(self.kernel.size('reduce'))}")
         self._decompose("r", self.reduce)
 
-    def _decompose(self, flat: str, axes: Sequence[Axis]) -> None:
+    def _decompose(self, flat: str, axes: Sequence[Axis], suffix: str = "") -> None:
         """The axes' indices from the flat one."""
         inner = ""
         for i, axis in reversed(list(enumerate(axes))):
             text = f"{flat} // ({inner})" if inner else flat
-            self._line(f"{axis.name} = {text}" if i == 0 else f"{axis.name} = {text} % ({dim_text(axis.size)})")
+            last = "" if i == 0 else f" % ({dim_text(axis.size)})"
+            self._line(f"{axis.name}{suffix} = {text}{last}")
             inner = f"{inner} * ({dim_text(axis.size)})" if inner else dim_text(axis.size)
 
     def _mask(self, dimensions: str) -> str | None:
@@ -327,14 +338,15 @@ class Printer:
         rest = "" if mask is None else f", {mask}, other=0"
         if "r" in walked:
             rest += self._eviction()
-        return f"tl.load({self._place(buffer, offset, walked)}{rest})"
+        place = self._skewed(value) if self.shape.skew and "r" in walked else f"{buffer.name} + ({offset})"
+        return f"tl.load({place}{rest})"
 
-    def _place(self, buffer: Buffer, offset: str, walked: str, zeros: str = "") -> str:
-        """The addresses. Those of skewed lanes are divisible by 16, which Triton can't see. They have the block's
-        shape; an addition of zeros would be dropped, and the hint with it."""
-        if self.shape.skew is None or "r" not in walked:
-            return f"{buffer.name} + ({offset}{zeros})"
-        return f"{buffer.name} + tl.multiple_of({offset}, [1, {16 // buffer.dtype.itemsize}])"
+    def _skewed(self, value: Value) -> str:
+        """The addresses of skewed lanes: from where they start, which is divisible by 16, though Triton can't see it.
+        The pieces of a row differ in a constant then, which is a part of the instruction and takes no register."""
+        buffer, index = value.attrs["buffer"], value.attrs["index"]
+        start = _of_row(index.part(frozenset(axis.name for axis in self.parallel), offset=True))
+        return f"{buffer.name} + tl.multiple_of({start} - skew, {16 // buffer.dtype.itemsize}) + {self.lanes}"
 
     def _eviction(self) -> str:
         """What is read once leaves the cache first, for what is read again. (Loads of the same in a row say different
@@ -352,7 +364,9 @@ class Printer:
         rest = "" if mask is None else f", {mask}"
         if self.shape.rereads:
             rest += ', eviction_policy="evict_first"'
-        place = self._place(buffer, index.text(), dimensions, f" + {self._zeros(dimensions)}")
+        zeros = self._zeros(dimensions)
+        is_skewed = self.shape.skew is not None and "r" in dimensions
+        place = self._skewed(value) if is_skewed else f"{buffer.name} + ({index.text()} + {zeros})"
         self._line(f"tl.store({place}, {self._name(value.args[0])}{rest})")
 
     def _scanned(self, value: Value) -> str:
