@@ -15,7 +15,10 @@ typedef struct { /* CUDA_KERNEL_NODE_PARAMS, first version */
 static struct {
     int (*launch_kernel)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                          unsigned shared, void *stream, void **params, void **extra);
-    int (*get_device)(int *device);
+    int (*retain_context)(void **context, int device);
+    int (*release_context)(int device);
+    int (*get_context)(void **context);
+    int (*set_context)(void *context);
     int (*get_error_name)(int code, const char **text);
     int (*is_capturing)(void *stream, int *status);
     int (*get_priority)(void *stream, int *priority);
@@ -38,7 +41,10 @@ typedef struct {
 
 static const DriverFunction driver_functions[] = {
     {"cuLaunchKernel", &driver.launch_kernel, 0},
-    {"cuCtxGetDevice", &driver.get_device, 0},
+    {"cuDevicePrimaryCtxRetain", &driver.retain_context, 0},
+    {"cuDevicePrimaryCtxRelease_v2", &driver.release_context, 0},
+    {"cuCtxGetCurrent", &driver.get_context, 0},
+    {"cuCtxSetCurrent", &driver.set_context, 0},
     {"cuGetErrorName", &driver.get_error_name, 0},
     {"cuStreamIsCapturing", &driver.is_capturing, 1},
     {"cuStreamGetPriority", &driver.get_priority, 1},

@@ -18,7 +18,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    void *function;
+    void *function, *context; /* of the device */
     unsigned grid, threads, shared;
     Py_ssize_t n_tensors, n_ints, hidden;
     int device, aligned;
@@ -87,11 +87,17 @@ result_of(CudaKernel *self, int code)
                         self->name);
 }
 
+/* Whether the kernel's device is current. A thread that has done nothing with CUDA yet is on device 0, but has no context;
+   it gets what the first call of the runtime would give it. */
 static int
 is_current(const CudaKernel *self)
 {
-    int device;
-    return driver.get_device(&device) == 0 && device == self->device;
+    void *context;
+    if (driver.get_context(&context) != 0)
+        return 0;
+    if (context == NULL && self->device == 0)
+        return driver.set_context(self->context) == 0;
+    return context == self->context;
 }
 
 static PyObject *
@@ -130,6 +136,19 @@ read_ints(CudaKernel *self, PyObject *ints)
     return 0;
 }
 
+/* The device's context, which torch holds. */
+static int
+find_context(CudaKernel *self)
+{
+    int code = driver.retain_context(&self->context, self->device);
+    if (code == 0)
+        code = driver.release_context(self->device);
+    if (code == 0)
+        return 0;
+    PyErr_Format(PyExc_RuntimeError, "CUDA error %d when the context of device %d was asked for", code, self->device);
+    return -1;
+}
+
 static PyObject *
 cuda_kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -158,7 +177,7 @@ cuda_kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->device = device, self->aligned = aligned;
     self->name = Py_NewRef(name), self->elsewhere = Py_NewRef(elsewhere), self->stream = Py_NewRef(stream);
     self->device_number = PyLong_FromLong(device);
-    if (self->device_number == NULL || read_ints(self, ints) < 0) {
+    if (self->device_number == NULL || read_ints(self, ints) < 0 || find_context(self) < 0) {
         Py_DECREF(self);
         return NULL;
     }

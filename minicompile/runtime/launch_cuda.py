@@ -22,6 +22,9 @@ except ImportError:  # not built: no C compiler when the package was installed
     _native = None  # type: ignore[assignment]
 
 
+INVALID_CONTEXT = 201
+
+
 @dataclass(frozen=True)
 class Launch:
     """What launching one loaded kernel takes.
@@ -80,5 +83,15 @@ class CtypesKernel:
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(launch.device))
         shape = (launch.grid, 1, 1, launch.threads, 1, 1, launch.shared)
         code = self.driver.cuLaunchKernel(ctypes.c_void_p(launch.function), *shape, stream, params, None)
+        if code == INVALID_CONTEXT:
+            self._enter_context()
+            code = self.driver.cuLaunchKernel(ctypes.c_void_p(launch.function), *shape, stream, params, None)
         if code != 0:
             raise RuntimeError(f"CUDA error {code} when kernel {launch.name} was launched")
+
+    def _enter_context(self) -> None:
+        """In a thread that has done nothing with CUDA yet (cuda_driver.h)."""
+        context = ctypes.c_void_p()
+        self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), self.launch.device)
+        self.driver.cuCtxSetCurrent(context)
+        self.driver.cuDevicePrimaryCtxRelease_v2(self.launch.device)

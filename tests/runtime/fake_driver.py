@@ -15,15 +15,20 @@ KERNELS = r"""
 #include <unistd.h>
 extern "C" {
 static long long seen[64];
-static int device, launched;
+static int device, launched, has_context = 1;
 long long *noted(void) { return seen; }
 int how_many(void) { return launched; }
-int cuCtxGetDevice(int *out) { *out = device; return 0; }
+int cuCtxGetCurrent(void **context) { *context = has_context ? (void *)(100LL + device) : nullptr; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int number) { *context = (void *)(100LL + number); return 0; }
+int cuDevicePrimaryCtxRelease_v2(int number) { return 0; }
+int cuCtxSetCurrent(void *context) { device = (int)((long long)context - 100); has_context = 1; return 0; }
+void drop_context(void) { has_context = 0; }
 int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_INVALID_VALUE"; return 0; }
 int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **extra) {
   long long head[] = {(long long)f, gx, gy, gz, bx, by, bz, shared, (long long)stream};
   memcpy(seen, head, sizeof head);
+  if (!has_context) return 201;
   ++launched;
   for (int i = 0; i < 6; ++i) seen[16 + i] = *(long long *)params[i];
   return gx == 99 ? 1 : 0;

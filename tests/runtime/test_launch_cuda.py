@@ -41,6 +41,12 @@ kernel(aligned=False)(a, odd)
 assert driver.noted()[17] == odd.address and len(passed_on) == 1
 kernel(device=1)(a, b)
 assert len(passed_on) == 2
+driver.drop_context()  # as in a new thread
+kernel()(a, b)
+driver.drop_context()
+kernel(device=1)(a, b)
+assert len(passed_on) == 3 and driver.how_many() == 3
+driver.drop_context()
 try:
     kernel(grid=99)(a, b)
     raise SystemExit("no error")
