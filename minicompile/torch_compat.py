@@ -104,7 +104,7 @@ def vector_libraries() -> frozenset[str]:
         library = ctypes.CDLL(str(math_library()))
     except OSError:  # a torch that is built in another way
         return frozenset()
-    probes = {"vml": "vmsErfInv", "sleef": "Sleef_expm1f16_u10"}
+    probes = {"vml": "MKL_Set_Num_Threads_Local", "sleef": "Sleef_expm1f16_u10"}
     return frozenset(name for name, function in probes.items() if hasattr(library, function))
 
 

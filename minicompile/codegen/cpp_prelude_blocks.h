@@ -144,6 +144,17 @@ template <class F> static inline void mc_each(const float *x, float *y, int64_t 
   static inline void mc_##name##_vml(const float *x, float *y, int64_t n) { vms##function((int)n, x, y, 0x140102); } \
   static inline void mc_##name##_vml(const double *x, double *y, int64_t n) { vmd##function((int)n, x, y, 0x140102); }
 
+//@ mc_OneThread
+// While it lives, MKL's functions stay on the thread that calls them. After torch.set_num_threads MKL forms a team for each
+// call, within a team of ours too: 0.4 µs for 256 elements that take 0.05. A region's threads get a copy each (firstprivate).
+extern "C" int MKL_Set_Num_Threads_Local(int threads);
+struct mc_OneThread {
+  const int before;
+  mc_OneThread() : before(MKL_Set_Num_Threads_Local(1)) {}
+  mc_OneThread(const mc_OneThread &) : mc_OneThread() {}
+  ~mc_OneThread() { MKL_Set_Num_Threads_Local(before); }
+};
+
 //@ mc_sleef
 // Block functions by Sleef's, which torch's library has too. 1 ulp.
 #ifdef MC_AVX512

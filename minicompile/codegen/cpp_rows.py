@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -17,7 +18,7 @@ from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
 from . import cpp_gathers, cpp_lanes, cpp_softmaxes
-from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
+from .cpp_blocks import BLOCK, BlockLoop, calls_mkl, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .cpp_traffic import LINE, Traffic
@@ -27,6 +28,9 @@ from .stages import Stages, stage
 
 GRAIN = 16384
 """Elements below which starting threads costs more than it saves."""
+
+ONE_THREAD = "one_thread"
+"""What keeps MKL on the thread that calls it."""
 
 SHARE = 4096
 """Elements of a pointwise kernel that one thread takes at a time: a page or more of every operand."""
@@ -159,6 +163,8 @@ class RowPrinter:
             self.out.add(f"{star}{buffer.name} = ({'' if buffer.output else 'const '}{type} *)buffers[{i}];")
         if self.kernel.may_fail:
             self.out.add("int bad_index = 0;")
+        if self.calls_mkl:
+            self.out.add(f"mc_OneThread {ONE_THREAD};")
         self.body()
         result = f"bad_index ? {INDEX_ERROR} : 0" if self.kernel.may_fail else "0"
         return "\n".join([*head, *self.out.lines, f"  return {result};", "}"])
@@ -176,10 +182,16 @@ class RowPrinter:
         origins = dict.fromkeys(str(value.origin) for value in self.kernel.body if value.origin)
         return [f"// {origin}".replace("\\", "/").replace("\n", " ") for origin in origins]
 
-    def _if_worth_it(self) -> str:
-        """The OpenMP clause that keeps small work on one thread."""
+    def _clauses(self) -> str:
+        """Of a parallel region: small work stays on one thread, and MKL on each of ours."""
         work = self._work()
-        return "" if isinstance(work, int) and work > GRAIN else f" if({dim_text(work, 'cpp')} > {GRAIN})"
+        worth = "" if isinstance(work, int) and work > GRAIN else f" if({dim_text(work, 'cpp')} > {GRAIN})"
+        return worth + (f" firstprivate({ONE_THREAD})" if self.calls_mkl else "")
+
+    @cached_property
+    def calls_mkl(self) -> bool:
+        loops = [loop for k, loop in enumerate(self.stages.loops) if self.has_block_calls(k, loop)]
+        return any(map(calls_mkl, loops))
 
     def _is_small(self) -> bool:
         work = self._work()
@@ -254,11 +266,11 @@ class RowPrinter:
         if directive == "for":
             self.out.add(f"#pragma omp for{collapse} schedule(static)")
         elif self.streamed:
-            self.out.add(f"#pragma omp parallel{self._if_worth_it()}")
+            self.out.add(f"#pragma omp parallel{self._clauses()}")
             self.out.open("")
             self.out.add(f"#pragma omp for{collapse} schedule(static) nowait")
         else:
-            self.out.add(f"#pragma omp parallel for{collapse} schedule(static){self._if_worth_it()}")
+            self.out.add(f"#pragma omp parallel for{collapse} schedule(static){self._clauses()}")
         yield
         if self.streamed:
             self.out.add("mc_fence();")
@@ -278,7 +290,7 @@ class RowPrinter:
             self._row_loop("for")
             self.out.add(self._free())
             return
-        self.out.add("int failed = 0;", f"#pragma omp parallel{self._if_worth_it()}")
+        self.out.add("int failed = 0;", f"#pragma omp parallel{self._clauses()}")
         self.out.open("")
         self._allocate()
         self.out.add(f"const bool missing = {self._missing()};",

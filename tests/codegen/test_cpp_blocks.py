@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import timeit
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile.codegen import cpp_blocks
+from minicompile.torch_compat import math_library, vector_libraries
 
 LENGTHS = (79, 512, 1039)
 
@@ -170,6 +172,24 @@ def test_functions_of_torchs_library(
         torch.testing.assert_close(alone(x), f(x), rtol=tolerance, atol=absolute, equal_nan=True)
         source = alone.entries[0].graphs[0].compiled.native_source
         assert ("_vml(" in source) <= ("vml" in libraries) and ("_sleef(" in source) <= ("sleef" in libraries)
+
+
+@pytest.mark.skipif("vml" not in vector_libraries(), reason="this torch exports no MKL")
+def test_mkl_stays_on_the_threads_that_call_it() -> None:
+    """After torch.set_num_threads MKL would form a team for each block: 0.4 µs of 0.05 µs of work."""
+    mkl = ctypes.CDLL(str(math_library()))
+    before = mkl.MKL_Get_Max_Threads()
+    x = torch.rand(64, 1024)
+    programs = (
+        lambda x: torch.exp(x), lambda x: torch.asin(x) + 1, lambda x: torch.log2(x).sum(-1),
+        lambda x: torch.erfc(x[:2]) + 1, lambda x: torch.asin(x).sum(), lambda x: torch.tan(x.t() * 2))  # fmt: skip
+    for fn in programs:
+        compiled = minicompile.compile(fn)
+        torch.testing.assert_close(compiled(x), fn(x))
+        source = compiled.entries[0].graphs[0].compiled.native_source
+        assert "_vml(" in source and "mc_OneThread one_thread;" in source
+        assert source.count("#pragma omp parallel") == source.count("firstprivate(one_thread)")
+    assert mkl.MKL_Get_Max_Threads() == before
 
 
 @pytest.mark.parametrize("simd", ["avx512", "scalar"])
