@@ -56,7 +56,7 @@ def compile_ir(
         wrapper = write_wrapper(prepared, planned.units, launches, planned.views, boxed, records)
     positions = {node: number for number, node in enumerate(prepared.nodes)}
     return CompiledGraph(
-        call=_recorded(wrapper, graph, boxed) if records else wrapper.call,
+        call=_recorded(wrapper, graph, boxed) if wrapper.records else wrapper.call,
         name=graph.name,
         ir=graph,
         kernels=[

@@ -58,6 +58,7 @@ class Wrapper:
     objects: dict[str, Any]  # what the source names
     call: Callable[..., tuple[Any, ...]]
     kept: Kept | None = None  # allocates all results, where asked for and possible
+    records: bool = False  # whether to record it
 
 
 def write_wrapper(
@@ -71,7 +72,8 @@ def write_wrapper(
     """Write and compile the function. Raises NotImplementedError for a size expression without Python text.
 
     `boxed`: the function takes one list of the inputs and empties it, so that each input dies after its last use.
-    `records`: the function will be recorded as a CUDA graph, so results are allocated by a `Kept`.
+    `records`: the function will be recorded as a CUDA graph, so results are allocated by a `Kept`; not if it is one
+    launch as it is.
     """
     return _Writer(graph, units, launches, views, boxed, records).run()
 
@@ -131,7 +133,7 @@ class _Writer:
     def _compile(self) -> Wrapper:
         source = "\n".join(self.lines) + "\n"
         namespace = compile_wrapper(self.graph.name, source, self.objects)
-        return Wrapper(source, self.objects, namespace["call"], self.kept)
+        return Wrapper(source, self.objects, namespace["call"], self.kept, self.records)
 
     def _line(self, text: str) -> None:
         self.lines.append("    " + text)
@@ -181,15 +183,22 @@ class _Writer:
         ours = {node for unit in self.units if not unit.is_extern for node in unit.stored} - set(self.direct)
         ours |= {node for unit in self.units if unit.is_extern for node in unit.stored if writes_where_told(node)}
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
+        stretches = plan_runs(self._kinds(), self._memories(plan, ours))
+        self.records = self.records and not self._is_one_launch(stretches)
         if self.records:
             self._keep_results(ours, plan)
         passed_on = set(plan.reuse.values())
-        for stretch in plan_runs(self._kinds(), self._memories(plan, ours)):
+        for stretch in stretches:
             if stretch.is_run:
                 self._run(stretch, plan)
             else:
                 self._unit(self.units[stretch.units.start], ours, plan.reuse)
             self._bury([node for i in stretch.units for node in plan.dies[i]], passed_on)
+
+    def _is_one_launch(self, stretches: Sequence[Stretch]) -> bool:
+        """Whether all that runs on the GPU is one native call, which mostly launches a graph (cuda_chain.h)."""
+        are_direct = all(self.views.base(node) in self.direct for _, node in self.graph.writes)
+        return are_direct and len(stretches) == 1 and self._kinds()[0] is not None and not self._on_cpu()
 
     def _unit(self, unit: Unit, ours: set[Node], reuse: dict[Node, Node]) -> None:
         if unit.is_extern and unit.members[0] in ours:

@@ -12,7 +12,8 @@ A recording is tied to addresses. The rules, which make that invisible:
   holds an output of its last replay (nor a view of one, nor autograd a saved one): otherwise another recording is
   made, and when all are in use, the call runs plainly. So no result is ever overwritten under its owner.
 * A recording is replayed only on the stream that it was made for: on two, runs of it might overlap.
-* What cannot be recorded runs plainly, and `reason` says why.
+* What cannot be recorded runs plainly, and `reason` says why. (A graph that is one native call as it is, of a kernel
+  or of a run, never comes here: that mostly is a launch of a CUDA graph, and costs less than a replay.)
 
 Where the memory of recordings lies, and what of it they share: cuda_graph_memory.py."""
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile.examples.programs import PROGRAMS
+from minicompile.runtime.cuda_graphs import GraphedCall
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -81,6 +82,18 @@ def test_gradients_may_be_accumulated_with_several_forwards_alive() -> None:
         net.zero_grad()
         sum(net(x) for x in xs).backward()
         close(got, [p.grad for p in net.parameters()])
+
+
+def test_what_is_one_launch_is_not_recorded() -> None:
+    functions = {
+        "a kernel": (lambda x: torch.relu(x + 1), False),
+        "two": (lambda x: (x - x.mean(0)) / (1 + x.abs().sum(1, keepdim=True)), False),
+        "a product": (lambda x: (x @ x).relu(), True),
+    }
+    for name, (function, is_recorded) in functions.items():
+        minicompile.reset()
+        (graph,) = minicompile.explain(function, mode="reduce-overhead")(randn(64, 64)).graphs
+        assert isinstance(graph.compiled.call, GraphedCall) is is_recorded, name
 
 
 def test_recorded_results_stay_and_parameters_may_change() -> None:

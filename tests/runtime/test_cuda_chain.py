@@ -73,6 +73,32 @@ del run
 gc.collect()
 assert counts()[3:] == (0, 0), counts()
 """,
+    "a kernel by itself": """
+one, other = kernel(1), kernel(2)
+one(a, b)
+assert counts() == (1, 0, 0, 0, 0), counts()
+one(a, b)
+one(a, b)
+assert counts() == (1, 2, 0, 1, 1), counts()
+one(b, a)
+assert counts() == (1, 3, 1, 1, 1) and driver.last_launched()[:2] == [1001, 1], counts()
+assert driver.last_launched()[8:12] == [8192, 4096, 5, -6]
+for _ in range(3):
+    other(a, b)
+assert counts() == (2, 5, 1, 2, 2), counts()
+driver.set(CAPTURED, 1)
+one(a, b)
+driver.set(CAPTURED, 0)
+assert counts() == (3, 5, 1, 2, 2), counts()
+driver.set(REFUSED, 4)
+one(a, b)
+driver.set(REFUSED, 0)
+one(a, b)
+assert counts() == (5, 5, 2, 2, 2), counts()
+del one, other
+gc.collect()
+assert counts()[3:] == (0, 0), counts()
+""",
     "each stream has its own; those after the fourth have none": """
 run = made()
 for stream in (7001, 7002, 7003, 7004, 7005, 7006):
