@@ -186,7 +186,7 @@ class BlockLoop:
     def _lies_as_it_is(self, value: Value) -> bool:
         """Whether a load or store is of neighbouring elements that block functions take."""
         buffer, index = value.attrs["buffer"], value.attrs["index"]
-        return buffer.dtype in (torch.float32, torch.float64) and index.coefficient(self.axis.name) == 1
+        return buffer.dtype in (torch.float32, torch.float64) and index.is_contiguous(self.axis.name)
 
     def _reads_memory(self, call: Value) -> bool:
         """Whether the call's operand is a tensor as it lies."""

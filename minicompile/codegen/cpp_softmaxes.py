@@ -224,7 +224,7 @@ def _print_elements(
 
 def _lies_as_it_is(load: Value, axis: Axis) -> bool:
     is_plain = load.op == "load" and not load.args and load.attrs["buffer"].dtype is torch.float32
-    return is_plain and bool(load.attrs["index"].coefficient(axis.name) == 1)
+    return is_plain and load.attrs["index"].is_contiguous(axis.name)
 
 
 def _print_fetch(rows: RowPrinter, axis: Axis, begin: str, k: int) -> None:

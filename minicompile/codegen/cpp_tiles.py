@@ -28,7 +28,7 @@ def is_transposed(value: Value, inner: Axis, across: Axis) -> bool:
     if value.op != "load" or value.attrs.get("strides") or value.attrs.get("masked"):
         return False
     index = value.attrs["index"]
-    return index.coefficient(inner.name) not in (0, 1) and index.coefficient(across.name) == 1
+    return index.coefficient(inner.name) not in (0, 1) and index.is_contiguous(across.name)
 
 
 def transposed_axis(kernel: Kernel) -> Axis | None:

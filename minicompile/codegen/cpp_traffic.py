@@ -154,7 +154,7 @@ class Traffic:
 
     def is_contiguous(self, value: Value) -> bool:
         """Whether the innermost axis walks this load or store element by element."""
-        return bool(value.attrs["index"].coefficient(self.inner[-1].name) == 1) if self.inner else False
+        return value.attrs["index"].is_contiguous(self.inner[-1].name) if self.inner else False
 
     def _touched(self, value: Value) -> int:
         """Bytes of the buffer that the kernel touches through this instruction, or of the whole if that is known."""

@@ -50,7 +50,7 @@ def _is_vector(axis: Axis, value: Value) -> bool:
     if value.op in ("load", "store"):
         buffer, index = value.attrs["buffer"], value.attrs["index"]
         indirect = value.op == "load" and bool(value.args)
-        return not indirect and buffer.dtype is torch.float32 and index.coefficient(axis.name) == 1
+        return not indirect and buffer.dtype is torch.float32 and index.is_contiguous(axis.name)
     return value.op in SIMPLE or value.op in FUNCTIONS or value.op in TABLES
 
 

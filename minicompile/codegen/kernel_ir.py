@@ -56,6 +56,10 @@ class Affine:
     def coefficient(self, axis: str) -> Dim:
         return next((coefficient for name, coefficient in self.terms if name == axis), 0)
 
+    def is_contiguous(self, axis: str) -> bool:
+        """Whether neighbours along the axis lie side by side."""
+        return bool(self.coefficient(axis) == 1)
+
     def uses(self, axes: frozenset[str]) -> bool:
         return any(name in axes for name, _ in self.terms)
 
@@ -201,7 +205,7 @@ def lane_axis(kernel: Kernel) -> Axis | None:
     loads = [v.attrs["index"] for v in kernel.body if v.op == "load" and v.attrs["index"].uses(names)]
 
     def contiguous(axis: Axis) -> int:
-        return sum(elements(index) for index in loads if index.coefficient(axis.name) == 1)
+        return sum(elements(index) for index in loads if index.is_contiguous(axis.name))
 
     def elements(index: Affine) -> int:
         return math.prod(axis.hint for axis in kernel.axes if index.coefficient(axis.name) != 0)

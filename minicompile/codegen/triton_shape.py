@@ -162,14 +162,14 @@ def _tile_axes(kernel: Kernel) -> tuple[Axis, Axis] | None:
     if store is None:
         return None
     axes = [axis for axis in kernel.of_kind("parallel") if axis.hint >= 16]
-    along = [axis for axis in axes if store.attrs["index"].coefficient(axis.name) == 1]
+    along = [axis for axis in axes if store.attrs["index"].is_contiguous(axis.name)]
     for value in kernel.body:
         index = _plain_index(value)
         if index is None:
             continue
         for x in along:
             for y in axes:
-                if y is not x and index.coefficient(y.name) == 1 and index.coefficient(x.name) not in (0, 1):
+                if y is not x and index.is_contiguous(y.name) and index.coefficient(x.name) not in (0, 1):
                     return y, x
     return None
 

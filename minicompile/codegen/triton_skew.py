@@ -50,7 +50,7 @@ def _is_gather(value: Value) -> bool:
 def _start(index: Affine, along: str, period: int) -> Affine | None:
     """The index of a row's first element modulo the period; None if it is unknown, or lanes do not lie side by side."""
     numbers = [*(coefficient for _, coefficient in index.terms), index.offset]
-    if index.coefficient(along) != 1 or not all(isinstance(number, int) for number in numbers):
+    if not index.is_contiguous(along) or not all(isinstance(number, int) for number in numbers):
         return None
     terms = ((name, coefficient % period) for name, coefficient in index.terms if name != along)
     return Affine(tuple(term for term in terms if term[1] != 0), index.offset % period)
