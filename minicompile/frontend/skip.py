@@ -119,12 +119,17 @@ def _why_not(
     return None
 
 
+def is_made_by_transform(code: CodeType) -> bool:
+    """Whether it is the code of what `torch.vmap`, `torch.func.grad` and their like return."""
+    return code.co_filename.startswith(_TORCH + "_functorch/") and "<locals>" in code.co_qualname
+
+
 def is_torch_file(filename: str) -> bool:
     """Whether a file is part of torch."""
     return filename.startswith(_TORCH)
 
 
 __all__ = [
-    "is_optimizer_step", "is_torch_file", "needs_eager_below", "why_not_compiled", "why_not_function",
-    "why_not_inlined",
+    "is_made_by_transform", "is_optimizer_step", "is_torch_file", "needs_eager_below", "why_not_compiled",
+    "why_not_function", "why_not_inlined",
 ]  # fmt: skip

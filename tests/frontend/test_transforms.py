@@ -229,6 +229,20 @@ def test_through_our_own_lowering(name: str) -> None:
     assert not any(getattr(graph.compiled, "reason", None) for entry in compiled.entries for graph in entry.graphs)
 
 
+def _cubes(t: Any) -> Any:
+    return (t**3).sin().sum()
+
+
+@pytest.mark.parametrize(
+    "made", [vmap(_cubes), grad(_cubes), vmap(grad(_cubes)), jacrev(torch.sin), jacfwd(torch.sin), hessian(_cubes)]
+)
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_what_a_transform_returns_is_compiled_itself(made: Any, backend: str) -> None:
+    compiled = minicompile.compile(made, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(X), made(X))
+    assert [len(entry.graphs) for entry in compiled.entries] == [1]
+
+
 def test_a_replaced_function_is_seen() -> None:
     power = 2
 
