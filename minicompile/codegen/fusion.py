@@ -52,7 +52,8 @@ class Unit:
     stored: list[Node] = field(default_factory=list)
     iteration: Iteration | None = None
     own: frozenset[Node] = frozenset()
-    before: int = 0  # bit set of the units (by index) that must run before
+    before: int = 0  # bit set of the units (by index) that must run before; some of them may be gone
+    after: int = 0  # and of those that must run after
     segment: int = 0
     stamp: int = 0  # changes with every merge, so that stale candidates are noticed
 
@@ -92,6 +93,7 @@ class _Fusion:
         self.units: dict[int, Unit] = {}
         self.unit_of: dict[Node, Unit] = {}
         self.read_by: dict[Unit, dict[Node, None]] = {}
+        self.alive = 0  # bit set of the units
         self.after_effect: dict[Unit, set[Unit]] = {}  # calls with effects keep their order
         self.decisions: list[tuple[frozenset[Node], frozenset[Node], FusionDecision]] = []
         self._make_units()
@@ -164,6 +166,9 @@ class _Fusion:
                     unit.before |= last_effect.before | 1 << last_effect.index
                     self.after_effect[unit] = {last_effect}
                 last_effect = unit
+        for unit in sorted(self.units.values(), key=lambda unit: unit.index, reverse=True):
+            for other in self._sources(unit) | self.after_effect.get(unit, set()):
+                other.after |= unit.after | 1 << unit.index
 
     def _single(self, node: Node, segment: int) -> Unit:
         """A group of one node. What cannot be computed again inside it becomes a group of its own first."""
@@ -185,6 +190,7 @@ class _Fusion:
 
     def _place(self, unit: Unit) -> None:
         self.units[unit.index] = unit
+        self.alive |= 1 << unit.index
         for node in unit.own:
             self.unit_of[node] = unit
         for other in self._sources(unit):
@@ -282,13 +288,28 @@ class _Fusion:
             self._decide(first, second, False, str(reason))
             return None
         self._decide(first, second, True, f"saves {self._saved(first, second)} bytes")
-        del self.units[first.index], self.units[second.index]
-        self._place(merged)
-        bits = 1 << first.index | 1 << second.index
-        for unit in self.units.values():
-            if unit is not merged and unit.before & bits:
-                unit.before |= merged.before | 1 << merged.index
+        self._replace(first, second, merged)
         return merged
+
+    def _replace(self, first: Unit, second: Unit, merged: Unit) -> None:
+        """Put the merged unit in the place of two. A unit before or after both of them knows all that is to be known:
+        only those that knew one learn of the other, so that a long chain costs no walk along it for each merge."""
+        for unit in (first, second):
+            del self.units[unit.index]
+            self.alive &= ~(1 << unit.index)
+        self._place(merged)
+        own = 1 << merged.index
+        for unit in self._living((first.after ^ second.after) & ~own):
+            unit.before |= merged.before | own
+        for unit in self._living((first.before ^ second.before) & ~own):
+            unit.after |= merged.after | own
+
+    def _living(self, bits: int) -> Iterator[Unit]:
+        """The units in a bit set."""
+        bits &= self.alive
+        while bits:
+            yield self.units[(bits & -bits).bit_length() - 1]
+            bits &= bits - 1
 
     def _merge(self, first: Unit, second: Unit) -> Unit:
         own = first.own | second.own
@@ -306,17 +327,15 @@ class _Fusion:
         iteration = analyse(members, set(stored), self.views)
         index = min(first.index, second.index)
         stamp = max(first.stamp, second.stamp) + 1
-        before = (first.before | second.before) & ~(1 << first.index | 1 << second.index)
-        return Unit(index, members, stored, iteration, own, before, first.segment, stamp)
+        others = ~(1 << first.index | 1 << second.index)
+        before, after = (first.before | second.before) & others, (first.after | second.after) & others
+        return Unit(index, members, stored, iteration, own, before, after, first.segment, stamp)
 
     def _between(self, first: Unit, second: Unit) -> Unit | None:
         """A unit on a path from `first` to `second`."""
         if not second.before >> first.index & 1:
             return None
-        for unit in self.units.values():
-            if unit is not first and second.before >> unit.index & 1 and unit.before >> first.index & 1:
-                return unit
-        return None
+        return next(self._living(second.before & first.after), None)
 
     def _name(self, unit: Unit) -> str:
         labels = [self.labels[node] for node in unit.members if node in unit.own]

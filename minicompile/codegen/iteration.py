@@ -98,7 +98,7 @@ def _walk(members: Sequence[Node], views: Views) -> Iteration:
 
 
 def _place(it: Iteration, node: Node, inside: frozenset[Node], views: Views) -> None:
-    args = list(node.operands())[node.op == GATHER :]
+    args = node.operands()[node.op == GATHER :]
     operands = [_operand(it, node, arg, inside, views) for arg in dict.fromkeys(args)]
     if operands:
         dims = operands[0]

@@ -275,7 +275,7 @@ def equal(one: Dim, other: Dim) -> bool:
 
 def _operand_dtype(node: Node) -> torch.dtype:
     """The dtype that Python scalars among the arguments take."""
-    tensors = list(node.operands())
+    tensors = node.operands()
     if node.op == "where" or node.op in CREATION or not tensors or node.op not in POINTWISE:
         return node.tensor.dtype
     return tensors[0].tensor.dtype

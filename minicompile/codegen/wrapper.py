@@ -19,6 +19,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -225,6 +226,7 @@ class _Writer:
         self.lasting |= {plan.first(node) for node in bases}
         self.kept = Kept(self._empty_function()[1])
 
+    @cached_property
     def _on_cpu(self) -> bool:
         """Only the CPU's kernels are printed so that they may overwrite what dies; a GPU's allocator has memory."""
         nodes = (node for unit in self.units for node in unit.stored if isinstance(node.type, TensorType))
@@ -232,7 +234,7 @@ class _Writer:
 
     def _may_overwrite(self, unit: int, dying: Node, stored: Node) -> bool:
         launch = self.launches.get(self.units[unit])
-        if launch is None or dying not in launch.nodes or not self._on_cpu():
+        if launch is None or dying not in launch.nodes or not self._on_cpu:
             return False
         return may_overwrite(launch.kernel, launch.nodes.index(dying), launch.nodes.index(stored))
 

@@ -75,7 +75,7 @@ def node_flops(node: Node) -> Dim:
     if node.op in VIEWS or node.op in CREATION or node.op == "cast" or not isinstance(node.type, TensorType):
         return 0
     if node.op in REDUCTIONS or node.op in SCANS:
-        return next(node.operands()).tensor.numel
+        return node.operands()[0].tensor.numel
     return node.tensor.numel if is_pointwise(node.op) else 0
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -47,9 +48,13 @@ class Node:
     type: ValueType
     origin: Origin | None = None
 
-    def operands(self) -> Iterator[Node]:
+    def operands(self) -> tuple[Node, ...]:
         """The Nodes among the arguments, in order, nested tuples included."""
-        yield from nodes_in(self.args)
+        return self._operands
+
+    @cached_property
+    def _operands(self) -> tuple[Node, ...]:
+        return tuple(nodes_in(self.args))
 
     @property
     def tensor(self) -> TensorType:

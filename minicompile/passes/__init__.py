@@ -67,7 +67,7 @@ def _round(graph: Graph, names: Sequence[str], history: list[tuple[str, Graph]] 
         new = PASSES[name](graph)
         if new.nodes == graph.nodes and new.outputs == graph.outputs and new.writes == graph.writes:
             continue
-        graph = verify(new)
+        graph = verify(new, since=graph)
         if history is not None:
             history.append((name, graph))
     return graph
