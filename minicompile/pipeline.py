@@ -130,7 +130,7 @@ def compile_sections(
     given = frozenset(gm.graph.find_nodes(op="placeholder"))
     compiled: list[Any] = []
     for number, section in enumerate(sections):
-        if section.is_data:
+        if section.runs_as_captured:
             compiled.append(PlainSection(section.gm))
             continue
         compile_it = compile_training if needs_autograd(section.gm) else compile_graph

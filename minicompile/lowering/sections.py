@@ -1,4 +1,4 @@
-"""Cut an FX graph where one of its differentiable outputs is computed from another, and around what depends on data.
+"""Cut an FX graph where one of its differentiable outputs is computed from another, and around what runs as it is.
 
 In: a captured graph. Out: its sections, in order; none where it need not be cut.
 
@@ -8,7 +8,8 @@ not see what it sees in eager. So the graph is cut behind each output that anoth
 becomes a pair of its own, and the later one reads the very tensor that the caller gets.
 
 A call whose result has a size that only the data tells, and a number that is read from a tensor, are sections of their
-own, which run as they are: behind them, such a number is an input like any other size.
+own, which run as they are: behind them, such a number is an input like any other size. So does a custom operator whose
+backward can only be run, not traced (see own_backward.py).
 
 Sections are runs of the program's own order: mutations and random numbers stay in order. Arithmetic on sizes, which is
 cheap, is repeated in every section that needs it."""
@@ -25,6 +26,7 @@ from torch import fx
 
 from ..body_calls import hooked
 from .errors import LoweringError
+from .own_backward import keeps_own_backward
 
 _AUTOCAST = {torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1}
 
@@ -32,12 +34,12 @@ _AUTOCAST = {torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1}
 @dataclass(frozen=True)
 class Section:
     """A part of a graph. `inputs` and `outputs` are nodes of the whole graph, in the order of the part's own.
-    `is_data`: it gives numbers that depend on data."""
+    `runs_as_captured`: its results, or its gradients, can only be had by running it."""
 
     gm: fx.GraphModule
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
-    is_data: bool = False
+    runs_as_captured: bool = False
 
     @property
     def examples(self) -> list[Any]:
@@ -52,7 +54,8 @@ def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
     body = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output") and not _is_repeated(node)]
     levels = _levels(body)
     cuts = {_cut_behind(body, node, levels) for node in _read_by_other_outputs(gm)} if training else set()
-    cuts |= _around_data(body, levels)
+    alone = {node for node in body if _begins_data(node) or (training and keeps_own_backward(node))}
+    cuts |= _around(alone, body, levels)
     if not cuts:
         return []
     bounds = sorted({0, *cuts, len(body)})
@@ -62,7 +65,7 @@ def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
     for part in parts:
         if any(node.target is hooked and node.args[1] not in part for node in part):
             raise LoweringError("a tensor gets its hook where only a part of its gradient is known")
-    return [_section(gm, part, later=[n for p in parts[i + 1 :] for n in p]) for i, part in enumerate(parts)]
+    return [_section(gm, part, [n for p in parts[i + 1 :] for n in p], alone) for i, part in enumerate(parts)]
 
 
 def aliased_inputs(section: Section, given: frozenset[fx.Node]) -> bool:
@@ -111,18 +114,18 @@ def _cut_behind(body: list[fx.Node], node: fx.Node, levels: list[bool]) -> int:
     raise LoweringError("an output is computed from another one before its hook, or inside a block that sets a mode")
 
 
-def _around_data(body: list[fx.Node], levels: list[bool]) -> set[int]:
-    """The positions before and behind each node whose result depends on data, with what takes its result apart."""
+def _around(alone: set[fx.Node], body: list[fx.Node], levels: list[bool]) -> set[int]:
+    """The positions before and behind each node that runs as it is, with what takes its result apart."""
     cuts: set[int] = set()
     for start, node in enumerate(body):
-        if not _begins_data(node):
+        if node not in alone:
             continue
         end, own = start + 1, {node}
         while end < len(body) and _takes_apart(body[end], own):
             own.add(body[end])
             end += 1
         if not (levels[start] and levels[end]):
-            raise LoweringError("a size depends on data inside a block that sets a mode")
+            raise LoweringError(f"{node.name}, which has to be run, stands inside a block that sets a mode")
         cuts |= {start, end}
     return cuts
 
@@ -152,7 +155,7 @@ def _levels(body: Sequence[fx.Node]) -> list[bool]:
 # --- the parts ------------------------------------------------------------------------------------------------------
 
 
-def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node]) -> Section:
+def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node], alone: set[fx.Node]) -> Section:
     graph = fx.Graph()
     entering = _entering(part)
     entering |= _symbol_nodes(gm, entering) - set(part)
@@ -161,13 +164,13 @@ def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node]) -> S
     for node in part:
         _copy(graph, node, copies)
     wanted = {source for node in later for source in _needs(node)} | set(_outputs(gm))
-    is_data = any(map(_begins_data, part))
-    outputs = [node for node in part if node in wanted or (is_data and is_size(node))]
+    as_captured = not alone.isdisjoint(part)
+    outputs = [node for node in part if node in wanted or (as_captured and is_size(node))]
     graph.output(tuple(copies[node] for node in outputs))
     for node in outputs:
         if not _is_tensor(node) and not is_size(node):
             raise LoweringError(f"{node.name}, which is no tensor, would cross from one part of the graph to the next")
-    return Section(fx.GraphModule(gm, graph, "CapturedSection"), tuple(inputs), tuple(outputs), is_data)
+    return Section(fx.GraphModule(gm, graph, "CapturedSection"), tuple(inputs), tuple(outputs), as_captured)
 
 
 def _symbol_nodes(gm: fx.GraphModule, tensors: set[fx.Node]) -> set[fx.Node]:

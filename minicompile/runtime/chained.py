@@ -78,7 +78,8 @@ class ChainedGraph:
 
 
 class PlainSection:
-    """A section that runs as it was captured: its result depends on data in more than its numbers."""
+    """A section that runs as it was captured: its result depends on data in more than its numbers, or its backward is
+    not to be traced."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         self.gm = gm

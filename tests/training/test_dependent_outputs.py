@@ -215,3 +215,53 @@ def test_sizes_are_worked_out_in_each_part() -> None:
             found.append([y.detach(), z.detach(), x.grad])
         assert_same(*found)
     assert len(compiled.entries) == 1
+
+
+@torch.library.custom_op("minicompile_tests::grouped", mutates_args=())
+def grouped(x: torch.Tensor, w: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    bounds = [0, *ends.tolist()]
+    return torch.cat([x[i:j] @ w[n] for n, (i, j) in enumerate(zip(bounds, bounds[1:], strict=False))])
+
+
+@grouped.register_fake
+def _(x, w, ends):
+    return x.new_empty(x.shape[0], w.shape[2])
+
+
+def _keep(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx, g):
+    x, w, ends = ctx.saved_tensors
+    bounds = [0, *ends.tolist()]
+    pairs = list(enumerate(zip(bounds, bounds[1:], strict=False)))
+    gx = torch.cat([g[i:j] @ w[n].T for n, (i, j) in pairs])
+    return gx, torch.stack([x[i:j].T @ g[i:j] for n, (i, j) in pairs]), None
+
+
+grouped.register_autograd(_gradients, setup_context=_keep)
+
+
+def test_an_operator_whose_backward_looks_at_numbers_runs_between_compiled_parts() -> None:
+    def experts(x, w, ends):
+        h = grouped((x * 2).sin(), w.tanh(), ends)
+        return (grouped(h.exp(), w, ends) * x).cos().sum()
+
+    compiled = minicompile.compile(experts, fullgraph=True)
+    for ends in ([2, 5, 6], [1, 1, 6]):
+        found = []
+        for run in (compiled, experts):
+            x, w = torch.randn(6, 4, generator=_seeded()), torch.randn(3, 4, 4, generator=_seeded())
+            x.requires_grad_()
+            w.requires_grad_()
+            run(x, w, torch.tensor(ends)).backward()
+            found.append([x.grad, w.grad])
+        assert_gradients(*found)
+    graph = compiled_as(compiled)
+    assert isinstance(graph, ChainedGraph) and len(graph.sections) == 5 and len(compiled.entries) == 1
+    assert len(graph.kernels) >= 3
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
