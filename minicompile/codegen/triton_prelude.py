@@ -97,8 +97,8 @@ def mc_online_sum(total, largest, x):
     c, d = tl.split(tl.reshape(second, [x.shape[0], x.shape[1] // 4, 2]))
     top = mc_maximum(mc_maximum(largest, mc_maximum(a, b)), mc_maximum(c, d))
     base = tl.where(top == float("-inf"), 0.0, top)
-    new = (mc_exp_added(a - base) + mc_exp_added(b - base)) + (mc_exp_added(c - base) + mc_exp_added(d - base))
-    return total * mc_exp_added(largest - base) + new, top
+    new = (mc_exp_below(a - base) + mc_exp_below(b - base)) + (mc_exp_below(c - base) + mc_exp_below(d - base))
+    return total * mc_exp_below(largest - base) + new, top
 
 
 @triton.jit
@@ -292,10 +292,6 @@ if INTERPRETED:
         return tl.exp(x)
 
     @triton.jit
-    def mc_exp_added(x):
-        return tl.exp(x)
-
-    @triton.jit
     def mc_exp2(x):
         return tl.exp2(x)
 
@@ -403,13 +399,7 @@ else:
 
     @triton.jit
     def mc_exp_below(x):
-        """exp of a rounded difference, at most 0 (softmaxes.py)."""
-        args = [x * 1.4426950408889634]
-        return tl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=f,f", args, dtype=tl.float32, is_pure=True, pack=1)
-
-    @triton.jit
-    def mc_exp_added(x):
-        """The same, to be added to a sum that is 1 or more in the end: subnormal results may be zeros."""
+        """exp of a rounded difference, at most 0 (softmaxes.py); 0 where that is subnormal."""
         args = [x * 1.4426950408889634]
         return tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", args, dtype=tl.float32, is_pure=True, pack=1

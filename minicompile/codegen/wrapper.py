@@ -185,19 +185,21 @@ class _Writer:
         ours |= {node for unit in self.units if unit.is_extern for node in unit.stored if writes_where_told(node)}
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
         stretches = plan_runs(self._kinds(), self._memories(plan, ours))
-        self.records = self.records and not self._is_one_launch(stretches)
+        is_one_launch = self._is_one_launch(stretches)
+        self.records = self.records and not is_one_launch
         if self.records:
             self._keep_results(ours, plan)
         passed_on = set(plan.reuse.values())
         for stretch in stretches:
-            if stretch.is_run:
+            if stretch.is_run or is_one_launch:
                 self._run(stretch, plan)
             else:
                 self._unit(self.units[stretch.units.start], ours, plan.reuse)
             self._bury([node for i in stretch.units for node in plan.dies[i]], passed_on)
 
     def _is_one_launch(self, stretches: Sequence[Stretch]) -> bool:
-        """Whether all that runs on the GPU is one native call, which mostly launches a graph (cuda_chain.h)."""
+        """Whether all that runs on the GPU is one native call: a run, if of a single kernel, mostly launched as a graph
+        (cuda_chain.h)."""
         are_direct = all(self.views.base(node) in self.direct for _, node in self.graph.writes)
         return are_direct and len(stretches) == 1 and self._kinds()[0] is not None and not self._on_cpu()
 

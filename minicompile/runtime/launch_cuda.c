@@ -4,8 +4,8 @@
  *       where `function` is a CUfunction whose parameters are n_tensors addresses, the 64-bit integers `ints`, and
  *       `hidden` addresses that are null; and then, on each call, n_tensors objects that have data_ptr().
  * Out:  None. The kernel has been put on the stream `stream(device)`.
- *       Run(steps, n_tensors, otherwise) is several kernels of one device as one call (run.h). Both are mostly one launch of
- *       a CUDA graph, which takes less than that of a kernel (cuda_chain.h).
+ *       Run(steps, n_tensors, otherwise) is several kernels of one device as one call (run.h), and mostly as one launch
+ *       (cuda_chain.h).
  *
  * A kernel that was compiled for addresses divisible by 16 (`aligned`) hands calls with others to `elsewhere`, and so
  * does every kernel when another device is current: both are rare, and Python can sort them out.
@@ -25,8 +25,6 @@ typedef struct {
     int64_t *ints;
     PyObject *device_number; /* `device`, as Python's int */
     PyObject *name, *elsewhere, *stream;
-    Step step; /* the kernel on the tensors that it is called with, */
-    Run alone; /* and that as a run (no object of Python's) */
 } CudaKernel;
 
 /* The addresses of the tensors, and in *bits what is set in any of them. */
@@ -89,34 +87,6 @@ result_of(CudaKernel *self, int code)
                         self->name);
 }
 
-/* 0, or the number of an error and the kernel that had it. */
-static int
-put_one_by_one(const Run *self, char **addresses, void **buffers, void *stream, CudaKernel **kernel)
-{
-    int code = 0;
-    for (Py_ssize_t i = 0; i < self->n_steps && code == 0; i++) {
-        *kernel = (CudaKernel *)self->steps[i].kernel;
-        look_up(&self->steps[i], addresses, buffers);
-        code = put_on_stream(*kernel, buffers, stream);
-    }
-    return code;
-}
-
-static PyObject *
-launched(Run *run, char **addresses, void **buffers, void *stream)
-{
-    CudaKernel *kernel = (CudaKernel *)run->steps[0].kernel;
-    Chain *chain = take_chain(run, stream);
-    int code = 0;
-    Py_BEGIN_ALLOW_THREADS
-    if (chain == NULL || !launch_chain(run, chain, addresses, buffers))
-        code = put_one_by_one(run, addresses, buffers, stream, &kernel);
-    Py_END_ALLOW_THREADS
-    if (chain != NULL)
-        chain->is_busy = 0;
-    return result_of(kernel, code);
-}
-
 /* Whether the kernel's device is current. A thread that has done nothing with CUDA yet is on device 0, but has no context;
    it gets what the first call of the runtime would give it. */
 static int
@@ -138,7 +108,7 @@ cuda_kernel_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
     if (given != self->n_tensors || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0))
         return PyErr_Format(PyExc_TypeError, "kernel %U takes %zd tensors, by position; %zd arguments given", self->name,
                             self->n_tensors, given + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
-    void *addresses[AT_MOST], *buffers[AT_MOST], *stream;
+    void *addresses[AT_MOST], *stream;
     uintptr_t bits;
     if (read_addresses(args, given, addresses, &bits) < 0)
         return NULL;
@@ -146,7 +116,7 @@ cuda_kernel_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
         return PyObject_Vectorcall(self->elsewhere, args, (size_t)given, NULL);
     if (current_stream(self, &stream) < 0)
         return NULL;
-    return launched(&self->alone, (char **)addresses, buffers, stream);
+    return result_of(self, put_on_stream(self, addresses, stream));
 }
 
 static int
@@ -163,22 +133,6 @@ read_ints(CudaKernel *self, PyObject *ints)
         if (self->ints[i] == -1 && PyErr_Occurred())
             return -1;
     }
-    return 0;
-}
-
-/* The kernel as a run of its own. */
-static int
-make_alone(CudaKernel *self)
-{
-    self->step = (Step){(PyObject *)self, self->n_tensors, PyMem_Calloc((size_t)self->n_tensors + 1, sizeof(Place))};
-    if (self->step.places == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < self->n_tensors; i++)
-        self->step.places[i].tensor = i;
-    self->alone.steps = &self->step;
-    self->alone.n_steps = 1;
     return 0;
 }
 
@@ -223,8 +177,7 @@ cuda_kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->device = device, self->aligned = aligned;
     self->name = Py_NewRef(name), self->elsewhere = Py_NewRef(elsewhere), self->stream = Py_NewRef(stream);
     self->device_number = PyLong_FromLong(device);
-    if (self->device_number == NULL || read_ints(self, ints) < 0 || make_alone(self) < 0 ||
-        find_context(self) < 0) {
+    if (self->device_number == NULL || read_ints(self, ints) < 0 || find_context(self) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -254,8 +207,6 @@ cuda_kernel_dealloc(CudaKernel *self)
     cuda_kernel_clear(self);
     Py_XDECREF(self->name);
     Py_XDECREF(self->device_number);
-    drop_own(self->alone.own);
-    PyMem_Free(self->step.places);
     PyMem_Free(self->ints);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -309,15 +260,37 @@ may_all_run(const Run *self, char **addresses, void **buffers)
     return is_current((CudaKernel *)self->steps[0].kernel);
 }
 
+/* 0, or the number of an error and the kernel that had it. */
+static int
+put_one_by_one(const Run *self, char **addresses, void **buffers, void *stream, CudaKernel **kernel)
+{
+    int code = 0;
+    for (Py_ssize_t i = 0; i < self->n_steps && code == 0; i++) {
+        *kernel = (CudaKernel *)self->steps[i].kernel;
+        look_up(&self->steps[i], addresses, buffers);
+        code = put_on_stream(*kernel, buffers, stream);
+    }
+    return code;
+}
+
 static PyObject *
 run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers)
 {
+    CudaKernel *kernel = (CudaKernel *)self->steps[0].kernel;
     void *stream;
+    int code = 0;
     if (!may_all_run(self, addresses, buffers))
         return PyObject_Vectorcall(self->otherwise, tensors, (size_t)self->n_tensors, NULL);
-    if (current_stream((CudaKernel *)self->steps[0].kernel, &stream) < 0)
+    if (current_stream(kernel, &stream) < 0)
         return NULL;
-    return launched(self, addresses, buffers, stream);
+    Chain *chain = take_chain(self, stream);
+    Py_BEGIN_ALLOW_THREADS
+    if (chain == NULL || !launch_chain(self, chain, addresses, buffers))
+        code = put_one_by_one(self, addresses, buffers, stream, &kernel);
+    Py_END_ALLOW_THREADS
+    if (chain != NULL)
+        chain->is_busy = 0;
+    return result_of(kernel, code);
 }
 
 static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};

@@ -155,11 +155,3 @@ def test_special_values_are_eager_s(dtype: torch.dtype) -> None:
         same_sign = (got.signbit() == want.signbit()) | (got != 0) | (want != 0)
         bad = (~(close & same_sign)).nonzero().flatten()[:5]
         assert not len(bad), f"{row.name}: {data[0][bad]}, {data[1][bad]} gave {got[bad]}, eager {want[bad]}"
-
-
-def test_a_softmax_has_subnormals() -> None:
-    x = torch.tensor([[0.0, -90.0, -95.5, -103.0]], device=CUDA)
-    b = G()
-    (got,) = compile_ir(b.finish(softmax(b, b.input(1, 4))))(x)
-    torch.testing.assert_close(got, x.softmax(1), rtol=1e-5, atol=3e-45)
-    assert bool((got[:, :3] > 0).all())

@@ -73,8 +73,8 @@ del run
 gc.collect()
 assert counts()[3:] == (0, 0), counts()
 """,
-    "a kernel by itself": """
-one, other = kernel(1), kernel(2)
+    "a run of one kernel": """
+one, other = (launch_cuda._native.Run(((kernel(n), ((0, 0), (1, 0))),), 2, print) for n in (1, 2))
 one(a, b)
 assert counts() == (1, 0, 0, 0, 0), counts()
 one(a, b)
