@@ -17,8 +17,7 @@ import torch
 
 from ..ir.graph import Graph, Node
 from ..ir.ops import GATHER
-from ..ir.rewrite import dense_node, keep
-from .prepare import copy_of
+from ..ir.rewrite import copy_of, dense_node, keep
 
 ALIGNMENT = 8
 """Elements: 16 bytes of a half type."""

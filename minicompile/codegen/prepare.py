@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from ..ir.graph import BufferView, Graph, Node
 from ..ir.ops import CREATION, GATHER, SCANS, VIEWS, is_pointwise
-from ..ir.rewrite import keep, substitute
-from ..ir.types import TensorType, contiguous_strides
+from ..ir.rewrite import copy_of, keep, substitute
+from ..ir.types import TensorType
 from .axes import AxisSpace, NoCommonRefinement
 from .views import StridedView, layout, same_strides, through, whole
 
@@ -62,13 +61,6 @@ def storage_strides(node: Node) -> tuple[Any, ...]:
     if node.op == "iota":
         return tuple(int(dim == node.attrs["dim"]) for dim in range(type.rank))
     return type.strides if node.op in SOURCES or node.attrs.get("exact") else layout(type)
-
-
-def copy_of(node: Node, strides: tuple[Any, ...] | None = None) -> Node:
-    """An identity cast: the node's values, stored with exactly the given strides (default: contiguous)."""
-    strides = contiguous_strides(node.tensor.shape) if strides is None else strides
-    attrs = MappingProxyType({"dtype": node.tensor.dtype, "exact": True})
-    return Node("cast", (node,), attrs, node.tensor.like(shape=node.tensor.shape, strides=strides), node.origin)
 
 
 def prepare(graph: Graph) -> Graph:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -33,6 +34,13 @@ def dense_node(
     return Node(op, args, attrs, type, like.origin)
 
 
+def copy_of(node: Node, strides: Sequence[Any] | None = None) -> Node:
+    """An identity cast: the node's values, stored with exactly the given strides (default: contiguous)."""
+    strides = contiguous_strides(node.tensor.shape) if strides is None else tuple(strides)
+    attrs = MappingProxyType({"dtype": node.tensor.dtype, "exact": True})
+    return Node("cast", (node,), attrs, node.tensor.like(shape=node.tensor.shape, strides=strides), node.origin)
+
+
 def rewrite_graph(graph: Graph, rule: Rule) -> Graph:
     """Apply `rule` to every node in order. See `Graph.rewrite`."""
     value: dict[Node, Any] = {node: node for node in graph.inputs}
@@ -55,9 +63,24 @@ def rewrite_graph(graph: Graph, rule: Rule) -> Graph:
         value[node] = result
         if isinstance(result, Node) and result.op != "input":
             place(result)
-    outputs = substitute_outputs(graph.outputs, value)
+    apart = _kept_apart(graph.outputs, value)
+    for copy in apart.values():
+        place(copy)
+    outputs = substitute_outputs(graph.outputs, {**value, **apart})
     writes = tuple((index, value[node]) for index, node in graph.writes)
     return replace(graph, nodes=tuple(order), outputs=outputs, writes=writes)
+
+
+def _kept_apart(outputs: tuple[Any, ...], value: dict[Node, Any]) -> dict[Node, Node]:
+    """Buffers that have become another one's node (which computes the same), and the copies that stand for them: what
+    a program does to outputs in the one memory must not be seen in the other."""
+    first: dict[Node, Node] = {}
+    copies: dict[Node, Node] = {}
+    for buffer in (out.buffer for out in outputs if isinstance(out, BufferView)):
+        new = value[buffer]
+        if first.setdefault(new, buffer) is not buffer and buffer not in copies:
+            copies[buffer] = copy_of(new, new.tensor.strides)
+    return copies
 
 
 def substitute(value: Any, mapping: dict[Node, Any]) -> Any:

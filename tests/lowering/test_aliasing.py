@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import minicompile
 from minicompile import passes
 from minicompile.config import config
 from minicompile.ir import reference
@@ -143,6 +144,37 @@ def test_equal_outputs_computed_twice_are_two_tensors():
     """Common subexpressions may be computed once, but stay two tensors to whoever writes into one of them."""
     _, _, (a, b) = results_of(lambda x: (x + 1, x + 1), x34())
     assert not share_memory(a, b)
+
+
+def computed_twice(x):
+    a, b = x + 1, x + 1
+    return a, b, a.view(-1), b.view(-1)
+
+
+def computed_three_times(x):
+    return [part for _ in range(3) for part in (x * 2).chunk(2)]
+
+
+def made_twice(x):
+    return *torch.ones(6).split(3), *torch.ones(6).split(2), x + 1
+
+
+def the_same_in_the_end(x):
+    a, b = x + 1, (x + 1) * 1
+    return a, a[0], b, b[0], x + 1
+
+
+@pytest.mark.parametrize("function", [computed_twice, computed_three_times, made_twice, the_same_in_the_end])
+def test_memory_is_shared_by_those_that_eager_has_share_it(function):
+    results, expected = minicompile.compile(function)(x34()), function(x34())
+    assert pattern(results) == pattern(expected)
+    for result, other in zip(results, expected, strict=True):
+        assert torch.equal(result, other)
+
+
+def pattern(tensors):
+    """For each tensor, the first one that shares its memory."""
+    return [next(j for j, other in enumerate(tensors) if share_memory(one, other)) for one in tensors]
 
 
 def test_outputs_that_share_memory():
