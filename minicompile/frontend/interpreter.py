@@ -114,6 +114,7 @@ def load_handlers() -> None:
         new_classes,
         optimizers,
         signatures,
+        sizes,
         tees,
         tensor_hooks,
         texts,

@@ -220,10 +220,10 @@ def _concatenate(tr: Tracer, op: Any, left: SequenceValue, right: SequenceValue)
     if (left.kind is list) != (right.kind is list):
         kinds = f'"{right.kind.__name__}") to {left.kind.__name__}'
         fail(TypeError(f"can only concatenate {left.kind.__name__} (not {kinds}"))
-    import torch
+    from .values.sizes import joined
 
-    kind = list if left.kind is list else torch.Size if left.kind is right.kind is torch.Size else tuple
-    return SequenceValue(kind, [*left.elements, *right.elements])
+    elements = [*left.elements, *right.elements]
+    return SequenceValue(list, elements) if left.kind is list else joined(tr, (left.kind, right.kind), elements)
 
 
 def _extend_in_place(tr: Tracer, value: SequenceValue, items: list[Value]) -> Value:
@@ -239,7 +239,10 @@ def _repeat(tr: Tracer, op: Any, value: SequenceValue, count: Any) -> Value:
         value.elements *= count
         tr.mutated(value, "{0}.__imul__({1})", ConstantValue(count))
         return value
-    return SequenceValue(list if value.kind is list else tuple, value.elements * count)
+    from .values.sizes import joined
+
+    elements = value.elements * count
+    return SequenceValue(list, elements) if value.kind is list else joined(tr, (value.kind,), elements)
 
 
 def _compare(tr: Tracer, op: Any, left: SequenceValue, right: SequenceValue) -> Value | None:

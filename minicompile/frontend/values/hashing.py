@@ -103,7 +103,7 @@ def _hash(tr: Tracer, obj: Value) -> Value:
 
 
 def _is_hashed_by_value(raw: Any) -> bool:
-    if type(raw) in (tuple, frozenset):
+    if type(raw) in (tuple, frozenset, torch.Size):
         return all(map(_is_hashed_by_value, raw))
     kinds = (int, float, complex, bool, str, bytes)
     return isinstance(raw, HashedKey) or type(raw) in kinds or is_numpy_number(raw)
