@@ -65,6 +65,18 @@ def max_pool1d(
     return pooled.squeeze(-2)
 
 
+def _dropout(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def dropped(
+        input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **train: bool
+    ) -> torch.Tensor:
+        """A dropout that drops nothing gives its argument back; torch's own form in Python copies it."""
+        training = train.get("train", training)
+        arguments = (p, training, inplace)[: 2 if function is torch.dropout else 3]
+        return input if 0 <= p <= 1 and not (training and p) else function(input, *arguments)
+
+    return dropped
+
+
 # ---- tensors of a given length ----
 
 _LENGTH_AT = {
@@ -123,6 +135,7 @@ def _indices(name: str) -> Callable[..., torch.Tensor]:
 _FORMS: dict[Any, Callable[..., Any]] = {
     F.one_hot: one_hot,
     torch.kron: kron,
+    **{function: _dropout(function) for function in (F.dropout, torch.dropout)},
     **dict.fromkeys((torch.max_pool1d, F.max_pool1d), max_pool1d),
     torch.tril_indices: _indices("tril_indices"),
     torch.triu_indices: _indices("triu_indices"),

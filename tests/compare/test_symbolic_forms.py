@@ -100,3 +100,13 @@ def test_a_rounded_size_is_a_size(name):
         else:
             torch.testing.assert_close(actual, expected)
     assert len(compiled.entries) <= 2, compiled.recompiles
+
+
+@pytest.mark.parametrize("drop", [
+    lambda x: F.dropout(x, 0.5, False), lambda x: F.dropout(x, 0.0), lambda x: torch.dropout(x, 0.5, train=False),
+    torch.nn.Dropout().eval(),
+])  # fmt: skip
+def test_a_dropout_that_drops_nothing_gives_its_argument_back(drop):
+    compiled = minicompile.compile(lambda x: drop(x), dynamic=True)
+    x = torch.randn(6, 4)[::2]
+    assert compiled(x) is x
