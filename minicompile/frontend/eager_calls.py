@@ -20,10 +20,11 @@ def says_where(target: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
 
 def is_new_leaf(value: Any, operands: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
     """Whether a result is a tensor that collects gradients from here on, made by `torch.zeros(3, requires_grad=True)`
-    and its like. (What `no_grad` makes of operands with gradients is none.)"""
-    if not isinstance(value, torch.Tensor) or not value.requires_grad or not value.is_leaf:
+    and its like. What `no_grad` makes of operands with gradients is none, nor may a view of that kind be asked."""
+    if not isinstance(value, torch.Tensor) or not value.requires_grad:
         return False
-    return kwargs.get("requires_grad") is True or not any(operand.requires_grad for operand in operands)
+    is_asked_for = kwargs.get("requires_grad") is True
+    return (is_asked_for or not any(operand.requires_grad for operand in operands)) and value.is_leaf
 
 
 def is_no_plain_tensor(tensor: torch.Tensor) -> bool:

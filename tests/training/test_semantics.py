@@ -248,6 +248,14 @@ def write_under_no_grad(x, w):
     return x * w
 
 
+def write_a_row_under_no_grad(x, w):
+    with torch.no_grad():
+        w.mul_(2)
+        w[0].zero_()
+        w[1:, 2].clamp_(-0.5, 0.5)
+    return x * w
+
+
 def write_through_detach(x, w):
     w.detach().mul_(2)
     return x * w
@@ -267,7 +275,7 @@ def test_mutated_buffers(function) -> None:
     check(function, const(3, 4), leaf(3, 4), backward=backward)
 
 
-@pytest.mark.parametrize("function", [write_under_no_grad, write_through_detach])
+@pytest.mark.parametrize("function", [write_under_no_grad, write_a_row_under_no_grad, write_through_detach])
 def test_mutation_that_autograd_does_not_see(function) -> None:
     check(function, leaf(3, 4), leaf(3, 4))
 
