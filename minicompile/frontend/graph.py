@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ..guards.marks import marked_dynamic, marked_static
 from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
@@ -131,7 +132,7 @@ class GraphBuilder:
     def _dynamic_dims(self, tensor: torch.Tensor, source: Source) -> tuple[int, ...]:
         """Dimensions to make symbolic. Parameters stay as they are, and buffers until they are seen to vary: those are
         the model's sizes, not the call's."""
-        marked: frozenset[int] = getattr(tensor, "_minicompile_dynamic", frozenset())
+        marked = marked_dynamic(tensor)
         if self.shapes is None:
             if marked and self.may_be_marked:
                 raise NeedsSymbols(marked=True)
@@ -140,7 +141,7 @@ class GraphBuilder:
         is_models = isinstance(tensor, torch.nn.Parameter) or isinstance(source, ModuleMemberSource)
         every = self.dynamic and not is_models
         dims = [dim for dim in dynamic_dims(tensor, True) if every or dim in wanted]
-        return tuple(dim for dim in dims if dim not in getattr(tensor, "_minicompile_static", ()))
+        return tuple(dim for dim in dims if dim not in marked_static(tensor))
 
     def _fakify(self, tr: Tracer, tensor: torch.Tensor, source: Source, dims: tuple[int, ...]) -> torch.Tensor:
         if not dims or self.shapes is None:

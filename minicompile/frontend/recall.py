@@ -29,6 +29,7 @@ from ..config import config
 from ..errors import CompileError, CompilerMissing
 from ..guards import GuardSet, kinds, tensors
 from ..guards.constants import is_constant
+from ..guards.marks import marked_dynamic
 from ..guards.state import GlobalStateGuard, function_modes
 from ..runtime import cache
 from ..runtime.identity import environment
@@ -77,7 +78,7 @@ def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> st
         return None
     if function_modes() or forward_ad._current_level >= 0 or config.debug_dir or config.verify:
         return None
-    if any(getattr(value, "_minicompile_dynamic", None) for value in slots if isinstance(value, torch.Tensor)):
+    if any(marked_dynamic(value) for value in slots if isinstance(value, torch.Tensor)):
         return None
     try:
         parts = [

@@ -16,6 +16,7 @@ tensor's own guard. Sympy and ShapeEnv are imported here only when a size is sym
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from ..frontend.sources import AttrSource, Source
 from ..ir.symbols import is_float_symbol
 from ..torch_compat import data_facts, make_shape_env
 from .kinds import Guard, TypeGuard
+from .marks import marked_ranges
 from .sizes import SizeGuard
 from .tensors import TensorGuard
 
@@ -320,13 +322,14 @@ def symbolic_context(tensor: torch.Tensor, dims: Collection[int]) -> Any:
     sizes = [DimDynamic.DUCK if dim in wanted else DimDynamic.STATIC for dim in range(tensor.dim())]
     base = tensor._base
     every = StatelessSymbolicContext([DimDynamic.DUCK] * base.dim()) if base is not None else None
-    marks = getattr(tensor, "_minicompile_ranges", {})
+    marks = marked_ranges(tensor)
     ranges = [_range(*marks[dim]) if dim in wanted and dim in marks else None for dim in range(tensor.dim())]
     return StatelessSymbolicContext(sizes, constraint_sizes=ranges, view_base_context=every)
 
 
-def _range(low: int, high: int) -> Any:
+def _range(low: int | None, high: int | None) -> Any:
     from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
     from torch.utils._sympy.value_ranges import ValueRanges
 
-    return StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(max(low, 2), high))
+    least, most = max(low or 0, 2), sys.maxsize if high is None else high
+    return StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(least, most))

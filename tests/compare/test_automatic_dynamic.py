@@ -240,6 +240,35 @@ def test_marked_dimension_is_open_from_the_first_call():
     assert len(compiled.entries) == 2
 
 
+@pytest.mark.parametrize("mark", [torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic])
+def test_marks_of_torchs_count(mark):
+    compiled = minicompile.compile(lambda x: x.sum(0) * x.shape[0])
+    for size in (4, 6, 9):
+        x = torch.randn(size, 3)
+        mark(x, 0)
+        assert_same(compiled(x), x.sum(0) * size)
+    assert len(compiled.entries) == 1
+
+
+def test_bounds_of_torchs_marks_count():
+    compiled = minicompile.compile(lambda x: x.sum(0) * x.shape[0])
+    for size, bounds in ((4, {"max": 64}), (6, {}), (65, {})):
+        x = torch.randn(size, 3)
+        torch._dynamo.mark_dynamic(x, 0, **bounds)
+        assert_same(compiled(x), x.sum(0) * size)
+    assert "x.shape[0] <= 64" in [str(guard) for guard in compiled.entries[0].guards]
+    assert len(compiled.entries) == 2
+
+
+def test_torchs_static_mark_keeps_a_dimension_a_number():
+    compiled = minicompile.compile(lambda x: x * 2, dynamic=True)
+    for size in (4, 6):
+        x = torch.randn(size, 3)
+        torch._dynamo.mark_static(x, 0)
+        assert_same(compiled(x), x * 2)
+    assert len(compiled.entries) == 2
+
+
 def test_marks_are_checked():
     with pytest.raises(ValueError, match="size 3, which is not between 4 and"):
         minicompile.mark_dynamic(torch.ones(3), 0, min=4)
