@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from types import SimpleNamespace
 
@@ -64,3 +65,48 @@ def test_attributes_that_the_call_itself_changes(name):
     for _ in range(5):
         assert_same(compiled(x, ours), step(x, eager))
     assert ours.count == eager.count == 6
+
+
+class Counted:
+    """As long as a number says that changes."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self):
+        return iter(self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: int) -> int:
+        return range(self.count)[index] * 2
+
+
+LENGTHS = {
+    "len": lambda x, n: (x * len(Counted(n)), [0] * len(Counted(n))),
+    "iteration": lambda x, n: [x * item for item in Counted(n)],
+    "enumeration": lambda x, n: [x * i for i, _ in enumerate(Counted(n))],
+    "item": lambda x, n: x + Counted(n)[-1],
+    "deque": lambda x, n: (list(collections.deque(range(9), maxlen=n)), x + 1),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths(name):
+    fn = LENGTHS[name]
+    compiled = minicompile.compile(fn)
+    x = torch.arange(3.0)
+    for n in (2, 3, 4, 6):
+        assert_same(compiled(x, n), fn(x, n))
+    assert not compiled.breaks
+
+
+def test_a_parameter_list_that_grows():
+    parameters = torch.nn.ParameterList([torch.ones(3)])
+    fn = lambda x: sum(x * p * i for i, p in enumerate(parameters))  # noqa: E731
+    compiled = minicompile.compile(fn)
+    for _ in range(4):
+        parameters.append(torch.rand(3))
+        assert_same(compiled(torch.ones(3)), fn(torch.ones(3)))
+    assert not compiled.breaks

@@ -20,7 +20,7 @@ from ..breaks import unsupported_call
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .callables import call_object, has_rule, rule
-from .constant import FOREIGN, ConstantValue
+from .constant import FOREIGN, ConstantValue, specialized
 from .containers import SequenceValue
 from .functions import MethodValue
 from .objects import MISSING as _MISSING
@@ -142,7 +142,7 @@ class ClassValue(Value):
     def length(self, tr: Tracer) -> int:
         own = self.meta_method(tr, "__len__")
         if own is not None:
-            return own.call(tr, [], {}).realize(tr).const(tr)
+            return specialized(tr, own.call(tr, [], {}).realize(tr)).const(tr)
         return len(self.cls) if issubclass(self.cls, enum.Enum) else super().length(tr)
 
     def contains(self, tr: Tracer, item: Value) -> bool:

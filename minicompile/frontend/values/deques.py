@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import NotConstant, Value, fail
 from .callables import rule
-from .constant import ConstantValue
+from .constant import ConstantValue, specialized
 from .container_methods import SEQUENCE_METHODS
 from .containers import Method, SequenceValue, errors_of_the_user, index_of, method_of
 from .iterators import IteratorValue
@@ -98,7 +98,7 @@ class DequeIteratorValue(IteratorValue):
 def _deque(tr: Tracer, iterable: Value | None = None, maxlen: Value | None = None) -> Value:
     items = iterable.realize(tr).items(tr) if iterable is not None else []
     tr.changed()
-    return DequeValue(list(items), maxlen.realize(tr).const(tr) if maxlen is not None else None)
+    return DequeValue(list(items), specialized(tr, maxlen.realize(tr)).const(tr) if maxlen is not None else None)
 
 
 # ---- methods ----

@@ -20,7 +20,7 @@ from ..computed_sources import CallSource
 from ..sources import AttrSource, InstanceDictSource, ItemSource
 from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import CallableValue, rule
-from .constant import ConstantValue
+from .constant import ConstantValue, specialized
 from .containers import AttributeDictValue, DictValue
 from .foreign_methods import foreign_method
 from .functions import FunctionValue, MethodValue, bound_attribute, is_method
@@ -433,7 +433,7 @@ class ObjectValue(Value):
         self._special(tr, "__delitem__", key)
 
     def length(self, tr: Tracer) -> int:
-        return self._special(tr, "__len__").const(tr)
+        return specialized(tr, self._special(tr, "__len__")).const(tr)
 
     def contains(self, tr: Tracer, item: Value) -> bool:
         if self.dunder(tr, "__contains__") is None:
