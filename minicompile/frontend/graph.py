@@ -40,7 +40,7 @@ from .values.containers import DictValue, SequenceValue, SliceValue
 from .values.data_floats import DataFloatValue
 from .values.numpy_scalars import python_number
 from .values.subclasses import plain
-from .values.tensor import TensorValue
+from .values.tensor import TURNS, TensorValue
 from .widening import OpenNumbers
 
 if TYPE_CHECKING:
@@ -333,7 +333,9 @@ class GraphBuilder:
             raise
         pairs_of_versions = zip(tensors, before, strict=True)
         mutates = any(version_of(tensor) != version for tensor, (version, _) in pairs_of_versions)
-        if mutates or self.uncounted.count != count or target is operator.setitem:
+        if target in TURNS:
+            pass  # it is laid out otherwise, and nothing is written
+        elif mutates or self.uncounted.count != count or target is operator.setitem:
             self._check_mutation(tr, target, tensors, before, [node for node, _ in (*pairs, *named.values())])
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)

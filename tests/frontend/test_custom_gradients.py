@@ -152,6 +152,24 @@ class Largest(Function):
         return torch.zeros(ctx.shape).scatter(1, ctx.places[:, None], g[:, None])
 
 
+class Rounded(Function):
+    """Leaves zeros of gradients out; what stands beside its one result has none."""
+
+    @staticmethod
+    def forward(x):
+        return x.round(), x > 0, x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(output[2])
+
+    @staticmethod
+    def backward(ctx, g, positive, doubled):
+        assert positive is None and doubled is None
+        return g * 3
+
+
 class Row(Function):
     @staticmethod
     def forward(ctx, x):
@@ -184,6 +202,7 @@ def _counted(x):
 for _name, _args, _fn in [
     ("an_unused_result", (R,), lambda x: Pair.apply(x)[1]),
     ("indices", (R,), lambda x: Largest.apply(x)),
+    ("one_gradient_of_three", (R,), lambda x: Rounded.apply(x * 1)[:2]),
     ("a_view", (R,), lambda x: Row.apply(x) * 2),
     ("counted", (R,), _counted),
     ("as_a_function", (R,), lambda x: list(map(Square.apply, [x]))[0]),

@@ -237,7 +237,7 @@ class _Call:
             outputs = [graph.local(tensor.node) for tensor in tensors]
         if not tensors or len({id(tensor) for tensor in tensors}) < len(tensors):
             raise unsupported_call(self.what, "returns no tensor, or one twice")
-        if not self.ctx.fills_gradients and len(tensors) > 1:  # that of a single result is there whenever backward runs
+        if not self.ctx.fills_gradients and sum(map(self._is_recorded, tensors)) > 1:  # of one, it is always there
             raise unsupported_call(self.what, "leaves gradients out")
         backward = self._trace_backward(forward, parts)
         inside = [forward.lifted.get(node, node) for node in backward.body.lifted]
@@ -264,7 +264,7 @@ class _Call:
         what = f"backward() of {self.what}"
         with graph.body(what, tr.root_step, sees=forward.graph) as body, torch.no_grad():
             effects, guards = len(tr.journal), set(tr.guards)
-            cotangents = [_cotangent(body, part) for part in parts]
+            cotangents = [self._cotangent(body, part) for part in parts]
             result = self._static("backward").call(tr, [self.ctx, *cotangents], {}).realize(tr)
             if len(tr.journal) != effects:
                 raise unsupported_call(self.what, "has a backward() that changes objects of the program")
@@ -275,6 +275,19 @@ class _Call:
             places = self._places(found)
             outputs = [graph.local(value.node) for value in found if isinstance(value, TensorValue)]
         return _Backward(body, outputs, places)
+
+    def _is_recorded(self, part: TensorValue) -> bool:
+        """Whether autograd knows a result as computed from the arguments."""
+        is_number = part.fake.is_floating_point() or part.fake.is_complex()
+        return is_number and not any(part is constant for constant in self.ctx.constant)
+
+    def _cotangent(self, body: Body, part: Value) -> Value:
+        """What backward gets for a result: zeros or nothing, where autograd does not know it."""
+        if not isinstance(part, TensorValue):
+            return ConstantValue(None)
+        example = torch.empty_like(part.fake, requires_grad=False)
+        given = TensorValue(body.input(None, example), example)
+        return given if self.ctx.fills_gradients or self._is_recorded(part) else ConstantValue(None)
 
     def _is_torchs(self, source: Source) -> bool:
         """Whether it is read from what a wrapper of torch's around backward, such as `custom_bwd`, keeps to itself."""
@@ -313,10 +326,3 @@ class _Backward:
     body: Body
     outputs: list[fx.Node]
     gradients: list[int | None]
-
-
-def _cotangent(body: Body, part: Value) -> Value:
-    if not isinstance(part, TensorValue):
-        return ConstantValue(None)
-    example = torch.empty_like(part.fake, requires_grad=False)
-    return TensorValue(body.input(None, example), example)

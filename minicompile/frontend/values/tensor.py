@@ -59,6 +59,11 @@ FOR_REAL = frozenset(
 """Methods that change what a tensor is, or reach for its memory: called for real between two graphs."""
 
 
+TURNS = frozenset({"unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_"})
+"""Methods that change how the tensor object itself lies or what it remembers, and write nothing: nodes of the graph for
+tensors that the graph has made."""
+
+
 class TensorValue(Value):
     """A tensor. `node` computes it, `fake` describes it; `real` is the tensor seen while tracing, for inputs only."""
 
@@ -233,6 +238,8 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
     if name == "requires_grad_" and _requires_as_it_is(tr, owner, args, kwargs):
         return owner
+    if name in TURNS and owner.source is None and len(tr.graph.bodies) == 1:
+        return tr.torch_call(name, [owner, *args], kwargs)
     if name in FOR_REAL and name not in KNOWN_METHODS:
         raise unsupported_call(f"Tensor.{name}()", "changes or exposes what the graph holds")
     known = KNOWN_METHODS.get(name)
