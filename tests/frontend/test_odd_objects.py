@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import types
+import unittest.mock
 from typing import Any
 
 import pytest
@@ -474,6 +475,37 @@ def reversals(x):
             refused.append(type(e).__name__)
     kept = [list(reversed(value)) for value in ({"a": 1, "b": 2}, range(3), "abc", (1, 2), [3, 4])]
     return x, reversed(Own()), list(reversed(Sequence())), kept, refused
+
+
+class Wrapped:
+    def __init__(self, inner):
+        self.inner = inner
+
+    @property
+    def __class__(self):
+        return type(self.inner)
+
+
+OUTER = Wrapped([1, 2])
+
+
+@program(X)
+def gives_itself_out_as_another(x):
+    class Dictlike:
+        __class__ = property(lambda self: dict)
+
+    made = Dictlike()
+    told = [isinstance(made, kind) for kind in (dict, Dictlike, (list, int), (list, dict))]
+    outer = [isinstance(OUTER, kind) for kind in (list, Wrapped, int)]
+    return x + isinstance(OUTER, list), outer, told, type(made) is Dictlike
+
+
+MOCKED = unittest.mock.Mock(spec=torch.nn.Linear)
+
+
+@program(X)
+def a_mock_of_a_module(x):
+    return x + 1 if isinstance(MOCKED, torch.nn.Module) else x - 1
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

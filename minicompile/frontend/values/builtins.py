@@ -28,7 +28,7 @@ from .computed import call_computed
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .data_floats import call_data_float
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
-from .objects import ObjectValue
+from .objects import ObjectValue, static_lookup
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -74,7 +74,14 @@ def is_instance(tr: Tracer, value: Value, classes: Value) -> bool:
     wanted: Any = getattr(classes, "cls", None)
     if isinstance(value, TensorValue) and type(wanted).__name__ == "tensortype":  # torch.FloatTensor
         return value.fake.type() == f"{wanted.__module__}.{wanted.__name__}"
-    return _subclass(tr, value.python_type(), classes)
+    return _subclass(tr, value.python_type(), classes) or _says_so(tr, value, classes)
+
+
+def _says_so(tr: Tracer, value: Value, classes: Value) -> bool:
+    """Whether an object whose class defines `__class__` anew gives itself out as one of these."""
+    if static_lookup(value.python_type(), "__class__") is object.__dict__["__class__"]:
+        return False
+    return _subclass(tr, class_object(value.getattr(tr, "__class__").realize(tr)), classes)
 
 
 @rule(issubclass)
