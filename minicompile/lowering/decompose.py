@@ -16,6 +16,7 @@ import torch
 
 from ..config import config
 from ..ir.called_operators import flattened
+from ..torch_compat import quiet_fake_tensors
 from .emit import KERNEL_DTYPES
 from .errors import NotConvertible
 from .extern import has_effect, is_view
@@ -55,7 +56,9 @@ def decompose(c: Converter, call: Call) -> bool:
         return False
     saved, known = len(c.builder.nodes), dict(c.values)
     try:
-        _place_all(c, call, _record(call))
+        with quiet_fake_tensors():  # what a decomposition refuses is no news
+            recorded = _record(call)
+        _place_all(c, call, recorded)
         return True
     except NotConvertible:
         _HOPELESS.add((call.func, dtypes))

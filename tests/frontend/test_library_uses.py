@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, List, Optional
 
 import pytest
@@ -38,6 +39,14 @@ class Answered(metaclass=Answers):
 @whole(X, Answered(3))
 def a_class_that_answers_to_every_name(x, o):
     return x * o.k * Answered(2).k, Answered.anything
+
+
+@whole(X)
+def versions(x):
+    if torch.__version__ >= "2.1" and sys.version_info >= (3, 8):
+        x = x + 1
+    parts = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    return x, parts >= (2, 0), sys.version_info.major, sys.version_info[:1], f"{torch.__version__}"
 
 
 doubled = minicompile.compile(lambda x: x * 2)

@@ -28,6 +28,13 @@ def read_and_written(x, n):
     return x * n.new, hasattr(n, "other"), getattr(n, "other", 3), isinstance(n, NS), bool(n), n.b.c
 
 
+@WHOLE.program(X, NS(a=2))
+def as_dicts(x, n):
+    made = NS(q=1, t=x)
+    vars(made)["r"] = 3
+    return x * n.__dict__["a"], vars(made), made.r, {**vars(n)}
+
+
 @WHOLE.program(X)
 def made(x):
     n = NS(q=1, t=x)

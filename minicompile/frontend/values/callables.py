@@ -23,7 +23,7 @@ from ..breaks import unsupported_call
 from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .computed import call_computed
-from .constant import ConstantValue
+from .constant import UNCHANGING, ConstantValue
 from .data_floats import call_data_float
 
 if TYPE_CHECKING:
@@ -227,7 +227,9 @@ def _fold_odd_call(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
 
 # ---- what may be folded when all arguments are constants ----
 
-_PURE_TYPES = (str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, list, dict, type(None))
+_PURE_TYPES = (
+    str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, list, dict, type(None), *UNCHANGING,
+)  # fmt: skip
 _PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "builtins", "string", "keyword"})
 _IMPURE = frozenset(
     {print, input, open, eval, exec, compile, id, hash, globals, locals, vars, dir, breakpoint, __import__}

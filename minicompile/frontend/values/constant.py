@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 
 LITERALS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 FOREIGN = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, range, slice)
+UNCHANGING = (type(sys.version_info), type(torch.__version__))
+"""Classes of libraries, made in C or with no attributes of their own, whose objects nothing can change."""
 
 
 def is_constant_object(obj: Any) -> bool:
     """Whether an object becomes a ConstantValue: immutable, and known by value alone."""
     kind = type(obj)
-    return kind in LITERALS or kind in FOREIGN or isinstance(obj, enum.Enum) or is_numpy_number(obj)
+    is_of_known_kind = kind in LITERALS or kind in FOREIGN or kind in UNCHANGING
+    return is_of_known_kind or isinstance(obj, enum.Enum) or is_numpy_number(obj)
 
 
 class ConstantValue(Value):

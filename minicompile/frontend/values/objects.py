@@ -204,7 +204,7 @@ class ObjectValue(Value):
     def _from_data_descriptor(self, tr: Tracer, name: str, raw: Any) -> Value | None:
         if isinstance(raw, property):
             return bound_attribute(tr, self, self.cls, raw, AttrSource(tr.anchor(self.cls), name))
-        if isinstance(raw, types.MemberDescriptorType):
+        if isinstance(raw, types.MemberDescriptorType) and name != "__dict__":
             return self._slot(tr, name)
         getter = self._descriptor(tr, name, raw, "__get__")
         if getter is not None:
