@@ -201,7 +201,7 @@ class _Writer:
         """Whether all that runs on the GPU is one native call: a run, if of a single kernel, mostly launched as a graph
         (cuda_chain.h)."""
         are_direct = all(self.views.base(node) in self.direct for _, node in self.graph.writes)
-        return are_direct and len(stretches) == 1 and self._kinds()[0] is not None and not self._on_cpu()
+        return are_direct and len(stretches) == 1 and self._kinds()[0] is not None and not self._on_cpu
 
     def _unit(self, unit: Unit, ours: set[Node], reuse: dict[Node, Node]) -> None:
         if unit.is_extern and unit.members[0] in ours:
