@@ -10,7 +10,7 @@ from torch import Tensor
 
 import minicompile
 
-LENGTHS = [576, 577, 513, 575, 1024, 1087, 16384 * 4 + 65]
+LENGTHS = [576, 577, 513, 575, 1024, 1087, 16384 * 4 + 65, 128, 192, 193, 255, 3]
 
 REDUCTIONS: list[Callable[[Tensor], object]] = [
     lambda x: x.sum(-1), lambda x: (x * x).sum(-1), lambda x: x.prod(-1), lambda x: (x.amax(-1), x.amin(-1)),
@@ -42,6 +42,15 @@ def test_a_short_row_is_one_run(length: int) -> None:
     torch.testing.assert_close(compiled(x), (x.sum(-1), x.amax(-1)))
     (kernel,) = compiled.entries[0].graphs[0].compiled.kernels
     assert ("begin += " in kernel.source) == (length > 768)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(64, False), (128, True), (144, False), (192, True), (200, True)])
+def test_which_short_rows_have_lanes(length: int, expected: bool) -> None:
+    x = _data(length, torch.float32)
+    compiled = minicompile.compile(lambda x: (x.sum(-1), x.amax(-1)), dynamic=False)
+    torch.testing.assert_close(compiled(x), (x.sum(-1), x.amax(-1)))
+    (kernel,) = compiled.entries[0].graphs[0].compiled.kernels
+    assert ("int64_t lane = 0" in kernel.source) == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.int64, torch.bfloat16, torch.uint8])
