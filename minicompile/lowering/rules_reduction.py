@@ -224,6 +224,8 @@ def vector_norm(c: Any, x: Node, ord: Any = 2, dim: Any = None, keepdim: bool = 
 
 
 def _norm(c: Any, x: Node, ord: Any, dims: tuple[int, ...]) -> Node:
+    if ord != 0 and all(is_static(x.tensor.shape[d]) and x.tensor.shape[d] == 1 for d in dims):
+        return c.reduce("amax", c.abs(x), dims)  # as in eager: the square of a number could be 0 or infinite
     if ord == 2:
         return c.sqrt(c.reduce("sum", c.mul(x, x), dims))
     if ord == 1:

@@ -102,6 +102,14 @@ def test_variance_of_one_element_is_nan(kernel_only):
     kernel_only(lambda x: x.var(-1), torch.randn(3, 1))
 
 
+@pytest.mark.parametrize("ord", [1, 2, 3.0, 0, INF, -INF])
+def test_a_norm_of_one_element_is_its_size(kernel_only, ord):
+    """Its square may be 0, or infinite."""
+    small, x = torch.tensor([[1e-40], [-1e-30]]), torch.tensor([[1e30], [-3.0], [-0.0], [NAN], [-INF]])
+    kernel_only(lambda x: torch.linalg.vector_norm(x, ord, dim=-1, keepdim=True), x)
+    kernel_only(lambda x: torch.linalg.vector_norm(x, ord, dim=-1) * 1e38, small)
+
+
 @pytest.mark.parametrize("name", ["sum", "prod", "amax", "any", "all", "max", "min"])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.uint8, torch.bool])
 def test_reductions_of_ints(kernel_only, name, dtype):
