@@ -90,13 +90,6 @@ def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
     )
 
 
-def calls_mkl(loop: Sequence[Value]) -> bool:
-    """Whether the loop may call functions of MKL's."""
-    calls = [value for value in loop if block_function(value) is not None]
-    alone = len(calls) == 1 and any(value.op == "store" and value.args[0] in calls for value in loop)
-    return any(str(block_function(call, alone)).endswith("_vml") for call in calls)
-
-
 def has_rest_apart(axis: Axis, step: int) -> bool:
     """Whether blocks of a row deserve a body of constant length beside that for the rest: for a size that is not known
     (with one body, kernels for all sizes are up to 1.3 times slower than those for one), if a row has many blocks, or

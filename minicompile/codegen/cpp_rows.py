@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -18,7 +17,7 @@ from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
 from . import cpp_gathers, cpp_lanes, cpp_softmaxes
-from .cpp_blocks import BLOCK, BlockLoop, calls_mkl, has_rest_apart, pays
+from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
 from .cpp_traffic import LINE, Traffic
@@ -28,9 +27,6 @@ from .stages import Stages, stage
 
 GRAIN = 16384
 """Elements below which starting threads costs more than it saves."""
-
-ONE_THREAD = "one_thread"
-"""What keeps MKL on the thread that calls it."""
 
 SHARE = 4096
 """Elements of a pointwise kernel that one thread takes at a time: a page or more of every operand."""
@@ -95,6 +91,13 @@ class Lines:
                 yield
             self.add(f"if ({first} + {step} <= {end}) from_{first}({first} + {step}); else from_{first}({end});")
         self.close()
+
+
+def _on_one_thread(lines: Sequence[str]) -> list[str]:
+    """The body of a function that calls MKL's: each thread of its parallel regions keeps MKL to itself."""
+    name, region = "one_thread", "#pragma omp parallel"
+    shared = [f"{line} firstprivate({name})" if line.startswith(region) else line for line in lines]
+    return [f"  mc_OneThread {name};", *shared]
 
 
 class RowPrinter:
@@ -163,11 +166,11 @@ class RowPrinter:
             self.out.add(f"{star}{buffer.name} = ({'' if buffer.output else 'const '}{type} *)buffers[{i}];")
         if self.kernel.may_fail:
             self.out.add("int bad_index = 0;")
-        if self.calls_mkl:
-            self.out.add(f"mc_OneThread {ONE_THREAD};")
         self.body()
+        calls_mkl = any("_vml(" in line for line in self.out.lines)
+        lines = _on_one_thread(self.out.lines) if calls_mkl else self.out.lines
         result = f"bad_index ? {INDEX_ERROR} : 0" if self.kernel.may_fail else "0"
-        return "\n".join([*head, *self.out.lines, f"  return {result};", "}"])
+        return "\n".join([*head, *lines, f"  return {result};", "}"])
 
     def body(self) -> None:
         if self.keeps_on_heap:
@@ -182,16 +185,10 @@ class RowPrinter:
         origins = dict.fromkeys(str(value.origin) for value in self.kernel.body if value.origin)
         return [f"// {origin}".replace("\\", "/").replace("\n", " ") for origin in origins]
 
-    def _clauses(self) -> str:
-        """Of a parallel region: small work stays on one thread, and MKL on each of ours."""
+    def _if_worth_it(self) -> str:
+        """The OpenMP clause that keeps small work on one thread."""
         work = self._work()
-        worth = "" if isinstance(work, int) and work > GRAIN else f" if({dim_text(work, 'cpp')} > {GRAIN})"
-        return worth + (f" firstprivate({ONE_THREAD})" if self.calls_mkl else "")
-
-    @cached_property
-    def calls_mkl(self) -> bool:
-        loops = [loop for k, loop in enumerate(self.stages.loops) if self.has_block_calls(k, loop)]
-        return any(map(calls_mkl, loops))
+        return "" if isinstance(work, int) and work > GRAIN else f" if({dim_text(work, 'cpp')} > {GRAIN})"
 
     def _is_small(self) -> bool:
         work = self._work()
@@ -266,11 +263,11 @@ class RowPrinter:
         if directive == "for":
             self.out.add(f"#pragma omp for{collapse} schedule(static)")
         elif self.streamed:
-            self.out.add(f"#pragma omp parallel{self._clauses()}")
+            self.out.add(f"#pragma omp parallel{self._if_worth_it()}")
             self.out.open("")
             self.out.add(f"#pragma omp for{collapse} schedule(static) nowait")
         else:
-            self.out.add(f"#pragma omp parallel for{collapse} schedule(static){self._clauses()}")
+            self.out.add(f"#pragma omp parallel for{collapse} schedule(static){self._if_worth_it()}")
         yield
         if self.streamed:
             self.out.add("mc_fence();")
@@ -290,7 +287,7 @@ class RowPrinter:
             self._row_loop("for")
             self.out.add(self._free())
             return
-        self.out.add("int failed = 0;", f"#pragma omp parallel{self._clauses()}")
+        self.out.add("int failed = 0;", f"#pragma omp parallel{self._if_worth_it()}")
         self.out.open("")
         self._allocate()
         self.out.add(f"const bool missing = {self._missing()};",

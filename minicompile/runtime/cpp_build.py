@@ -68,7 +68,7 @@ def _header_flags(source: str) -> list[str]:
 def libraries_of(source: str) -> list[str]:
     """What is linked: torch's OpenMP runtime and, where functions of MKL or Sleef are called, the library of torch that
     has them. The process has loaded both already."""
-    calls = any(mark in source for mark in ("_vml(", "_sleef(", "MKL_"))
+    calls = "_vml(" in source or "_sleef(" in source
     return [str(path) for path in (openmp.torch_runtime(), math_library() if calls else None) if path is not None]
 
 
