@@ -132,7 +132,7 @@ template <class F> static inline void mc_each(const float *x, float *y, int64_t 
   for (; i + 16 <= n; i += 16) *(unaligned *)(y + i) = f(*(const unaligned *)(x + i));
   if (i == n) return;
   uint16_t mask = (uint16_t)((1u << (n - i)) - 1);
-  __builtin_ia32_storeups512_mask(y + i, f(__builtin_ia32_loadups512_mask(x + i, mc_vec{}, mask)), mask);
+  mc_vstore(y + i, f(mc_vload(x + i, mask)), mask);
 }
 #endif
 
