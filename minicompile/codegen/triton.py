@@ -325,7 +325,6 @@ class Printer:
 
     def _loaded(self, value: Value, args: Sequence[str]) -> str:
         """What lies in memory, in its own dtype."""
-        buffer = value.attrs["buffer"]
         offset = place_text(value, args)
         walked = self._dimensions(value) if args else self._walked(value.attrs["index"])
         mask = self._mask(walked.replace("r", "") if self.before else walked)
@@ -338,13 +337,14 @@ class Printer:
         rest = "" if mask is None else f", {mask}, other=0"
         if "r" in walked:
             rest += self._eviction()
-        place = self._skewed(value) if self.shape.skew and "r" in walked else f"{buffer.name} + ({offset})"
-        return f"tl.load({place}{rest})"
+        return f"tl.load({self._place(value, offset, walked)}{rest})"
 
-    def _skewed(self, value: Value) -> str:
-        """The addresses of skewed lanes: from where they start, which is divisible by 16, though Triton can't see it.
-        The pieces of a row differ in a constant then, which is a part of the instruction and takes no register."""
+    def _place(self, value: Value, offset: str, walked: str) -> str:
+        """The addresses. Those of skewed lanes go from where these start, which is divisible by 16, though Triton can't
+        see it. The pieces of a row then differ in a constant, a part of the instruction that takes no register."""
         buffer, index = value.attrs["buffer"], value.attrs["index"]
+        if self.shape.skew is None or "r" not in walked:
+            return f"{buffer.name} + ({offset})"
         start = _of_row(index.part(frozenset(axis.name for axis in self.parallel), offset=True))
         return f"{buffer.name} + tl.multiple_of({start} - skew, {16 // buffer.dtype.itemsize}) + {self.lanes}"
 
@@ -358,15 +358,13 @@ class Printer:
         return f', eviction_policy="{policy}"' if policy else ""
 
     def _store(self, value: Value) -> None:
-        buffer, index = value.attrs["buffer"], value.attrs["index"]
+        index = value.attrs["index"]
         dimensions = "xr" if value.attrs["block"] else self._dimensions(value)
         mask = self._mask(dimensions)
         rest = "" if mask is None else f", {mask}"
         if self.shape.rereads:
             rest += ', eviction_policy="evict_first"'
-        zeros = self._zeros(dimensions)
-        is_skewed = self.shape.skew is not None and "r" in dimensions
-        place = self._skewed(value) if is_skewed else f"{buffer.name} + ({index.text()} + {zeros})"
+        place = self._place(value, f"{index.text()} + {self._zeros(dimensions)}", dimensions)
         self._line(f"tl.store({place}, {self._name(value.args[0])}{rest})")
 
     def _scanned(self, value: Value) -> str:

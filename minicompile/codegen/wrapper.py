@@ -184,8 +184,9 @@ class _Writer:
         ours = {node for unit in self.units if not unit.is_extern for node in unit.stored} - set(self.direct)
         ours |= {node for unit in self.units if unit.is_extern for node in unit.stored if writes_where_told(node)}
         plan = plan_memory(stores, reads, self._kept_to_the_end(), ours, self._may_overwrite)
-        stretches = plan_runs(self._kinds(), self._memories(plan, ours))
-        is_one_launch = self._is_one_launch(stretches)
+        kinds = self._kinds()
+        stretches = plan_runs(kinds, self._memories(plan, ours))
+        is_one_launch = len(stretches) == 1 and kinds[0] is not None and self._is_all_on_gpu()
         self.records = self.records and not is_one_launch
         if self.records:
             self._keep_results(ours, plan)
@@ -197,11 +198,10 @@ class _Writer:
                 self._unit(self.units[stretch.units.start], ours, plan.reuse)
             self._bury([node for i in stretch.units for node in plan.dies[i]], passed_on)
 
-    def _is_one_launch(self, stretches: Sequence[Stretch]) -> bool:
-        """Whether all that runs on the GPU is one native call: a run, if of a single kernel, mostly launched as a graph
-        (cuda_chain.h)."""
-        are_direct = all(self.views.base(node) in self.direct for _, node in self.graph.writes)
-        return are_direct and len(stretches) == 1 and self._kinds()[0] is not None and not self._on_cpu
+    def _is_all_on_gpu(self) -> bool:
+        """Whether units run on the GPU, and no write is left to do behind them: then a single run, if of one kernel, is
+        all that there is, mostly launched as a graph (cuda_chain.h)."""
+        return not self._on_cpu and all(self.views.base(node) in self.direct for _, node in self.graph.writes)
 
     def _unit(self, unit: Unit, ours: set[Node], reuse: dict[Node, Node]) -> None:
         if unit.is_extern and unit.members[0] in ours:
