@@ -149,6 +149,11 @@ def check_place(tr: Tracer) -> None:
         raise Break(BreakKind.VALUE, "A number that depends on data is needed after a tensor from outside was changed.")
 
 
+def may_fail_later(tr: Tracer) -> bool:
+    """Whether what is found wrong behind the graph has left nothing to undo, so that the frame can run in eager."""
+    return len(tr.graph.bodies) == 1 and not is_written(tr)
+
+
 def is_written(tr: Tracer) -> bool:
     """Whether the graph changes a tensor from outside."""
     return any(entry.mutated for entry in tr.graph.inputs)
@@ -224,7 +229,7 @@ def check_facts(tr: Tracer) -> None:
     assert graph.shapes is not None
     for fact in graph.shapes.new_facts():
         tr.changed()
-        if len(graph.bodies) > 1 or is_written(tr):
+        if not may_fail_later(tr):
             raise Restart(tr.root_step, Break(BreakKind.VALUE, "Something is assumed about a number that depends on "
                                               "data where it can no longer be checked.", FACTS_HINT))  # fmt: skip
         node = _condition_node(tr, graph, fact)
@@ -265,5 +270,5 @@ _CONNECTIVES: dict[str, Any] = {"And": operator.and_, "Or": operator.or_, "Not":
 
 __all__ = [
     "Capture", "ConditionValue", "NeedsSymbols", "becomes_number", "check_facts", "check_place", "condition",
-    "is_written", "item", "note_number", "note_sizes", "state",
+    "is_written", "item", "may_fail_later", "note_number", "note_sizes", "state",
 ]  # fmt: skip

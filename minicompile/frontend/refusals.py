@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.facts import FactMissed
 from .breaks import Break, Restart
 from .bytecode import Decoded
-from .data_dependent import is_written
+from .data_dependent import is_written, may_fail_later
 from .values.base import Value
 from .values.constant import ConstantValue
 from .values.tensor import TensorValue
@@ -73,8 +73,7 @@ def _can_be_checked(tr: Tracer, value: Value) -> bool:
         tr.takes_data
         and type(value) is TensorValue
         and all(type(size) is int and size == 1 for size in value.fake.shape)
-        and len(tr.graph.bodies) == 1
-        and not is_written(tr)
+        and may_fail_later(tr)
     )
 
 
