@@ -79,7 +79,8 @@ class Decoded:
         """Per instruction: local variables that some way from here on may still read.
 
         Exception handlers count as reachable from wherever they cover. The first argument is live throughout a method
-        that may call `super()`, which reads it behind everyone's back. Backward data flow to a fixed point.
+        that may call `super()`, which reads it behind everyone's back, and everything where `locals()` may be called.
+        Backward data flow to a fixed point.
         """
         return _live_variables(self)
 
@@ -147,8 +148,7 @@ def _resolve_jumps(instructions: list[Instruction], index_at: dict[int, int]) ->
 
 def _live_variables(decoded: Decoded) -> list[frozenset[str]]:
     instructions = decoded.instructions
-    code = decoded.code
-    hidden = frozenset(code.co_varnames[:1]) if "__class__" in code.co_freevars else frozenset()
+    hidden = _read_unseen(decoded)
     live: list[frozenset[str]] = [hidden] * (len(instructions) + 1)
     changed = True
     while changed:
@@ -157,11 +157,26 @@ def _live_variables(decoded: Decoded) -> list[frozenset[str]]:
             after = hidden
             for successor in _successors(decoded, instruction):
                 after |= live[successor]
-            before = _before(instruction, after)
+            before = _before(instruction, after) | hidden
             if before != live[instruction.index]:
                 live[instruction.index] = before
                 changed = True
     return live
+
+
+_LOOKS_AT_ITSELF = {
+    "LOAD_GLOBAL": frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint"}),
+    "LOAD_ATTR": frozenset({"_getframe", "currentframe"}),
+}
+"""Names by which a frame gets at its variables without an instruction for each."""
+
+
+def _read_unseen(decoded: Decoded) -> frozenset[str]:
+    """Variables that no instruction shows to be read: those of a frame that looks at itself, or its first argument."""
+    code = decoded.code
+    if any(step.arg[0] in _LOOKS_AT_ITSELF[step.op] for step in decoded.instructions if step.op in _LOOKS_AT_ITSELF):
+        return frozenset((*code.co_varnames, *code.co_cellvars))
+    return frozenset(code.co_varnames[:1]) if "__class__" in code.co_freevars else frozenset()
 
 
 def _successors(decoded: Decoded, instruction: Instruction) -> list[int]:

@@ -16,6 +16,7 @@ from .values.functions import CellValue
 if TYPE_CHECKING:
     from .sources import Source
     from .tracer import Tracer
+    from .values.containers import DictValue
 
 
 class Frame:
@@ -47,6 +48,8 @@ class Frame:
         self.has_yielded = False
         self.namespace: dict[str, Value] = {}
         """The names that a class body binds."""
+        self.listed: DictValue | None = None
+        """What `locals()` has given."""
 
     # ---- the stack ----
 
@@ -76,6 +79,14 @@ class Frame:
         if value is None:
             fail(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
         return value
+
+    def variables(self) -> dict[str, Value | None]:
+        """What each variable holds, None for one that is not bound, in the order in which Python lists them."""
+        code, contents = self.code, {}
+        for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
+            value = self.slots.get(name)
+            contents[name] = value.contents if isinstance(value, CellValue) else value
+        return contents
 
     def cell(self, name: str) -> CellValue:
         cell = self.slots[name]

@@ -109,6 +109,7 @@ def load_handlers() -> None:
         hashing,
         heaps,
         itertools_rules,
+        known_results,
         lazy_properties,
         named_tuples,
         new_classes,

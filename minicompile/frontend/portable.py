@@ -15,6 +15,7 @@ import builtins
 import enum
 import io
 import pickle
+import re
 import types
 from typing import Any
 
@@ -27,7 +28,9 @@ _PLAIN_MODULES = (
     "minicompile.ir.", "minicompile.frontend.", "minicompile.codegen.", "minicompile.guards.",
     "minicompile.runtime.runs",
 )  # fmt: skip
-_PLAIN_TYPES = (torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, slice, range, complex)
+_PLAIN_TYPES = (
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, slice, range, complex, re.Pattern,
+)  # fmt: skip
 _SMALL = 1 << 16
 """Elements of the largest tensor that a graph holds as a constant and that is stored with it."""
 

@@ -11,6 +11,7 @@ by their bits.
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 
 _SINGLETONS = (type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format)
-_BY_EQUALITY = (int, bool, str, bytes, torch.device, torch.qscheme)
+_BY_EQUALITY = (int, bool, str, bytes, torch.device, torch.qscheme, re.Pattern)
 _BAKED = (*_SINGLETONS, *_BY_EQUALITY, float, complex, range)
 _NUMPY_NUMBERS = frozenset(
     {
@@ -32,6 +33,7 @@ _CONTAINERS: dict[type, Callable[[Any], Any]] = {
     frozenset: lambda value: frozenset(map(constant_key, value)),
     slice: lambda value: tuple(map(constant_key, (value.start, value.stop, value.step))),
     range: lambda value: (value.start, value.stop, value.step),
+    re.Match: lambda value: (value.re, value.string, value.pos, value.endpos, value.regs),
 }
 
 
@@ -46,6 +48,8 @@ def is_constant(value: Any) -> bool:
         return all(map(is_constant, value))
     if kind is slice:
         return all(map(is_constant, (value.start, value.stop, value.step)))
+    if kind is re.Match:
+        return type(value.string) in (str, bytes)
     return kind in _BAKED or isinstance(value, enum.Enum) or is_numpy_number(value)
 
 

@@ -120,7 +120,8 @@ def function_name(fn: Any) -> str:
 def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a function object that is known."""
     from .arrays import call_numpy, numpy_name
-    from .texts import call_text
+    from .known_results import call_pattern
+    from .texts import call_text, looked_at
     from .torch_functions import call_torch, is_torch_function
 
     name = numpy_name(fn)
@@ -148,12 +149,12 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if is_pure(fn):
         if getattr(fn, "__name__", "") in _READS_ALL:
             args = [_read(tr, arg.realize(tr)) for arg in args]
-        rules = (call_data_float, call_computed, call_text)
+        rules = (call_data_float, call_computed, call_text, call_pattern)
         computed = next(filter(None, (rule(tr, fn, args) for rule in rules)), None) if not kwargs else None
         if computed is not None:
             return computed
         try:
-            return tr.fold(fn, *args, **kwargs)
+            return tr.fold(fn, *args, **looked_at(fn, kwargs))
         except NotConstant:
             pass
     raise unsupported_call(f"{function_name(fn)}()")

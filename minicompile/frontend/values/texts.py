@@ -7,6 +7,7 @@ batch size in a log line must not compile the function once a size.
 from __future__ import annotations
 
 import operator
+import re
 import string
 import types
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import unsupported_call
-from .base import Args, NotConstant, Value
+from .base import Args, Kwargs, NotConstant, Value
 from .callables import RULES, rule
 from .classes import ClassValue
 from .computed import ComputedValue, computed, formatted_number, joined
@@ -140,6 +141,23 @@ def formatted_by(tr: Tracer, template: str, args: Args) -> Value | None:
             return None
         parts.append(formatted(tr, values[place], ConstantValue(spec)))
     return joined(tr, parts)
+
+
+def looked_at(fn: Any, named: Kwargs) -> Kwargs:
+    """Of what `template.format(**named)` gets, what the template names; for any other function, everything."""
+    if not isinstance(fn, types.BuiltinMethodType) or fn.__name__ != "format" or type(fn.__self__) is not str:
+        return named
+    names = _names_in(fn.__self__)
+    return {name: value for name, value in named.items() if name in names}
+
+
+def _names_in(template: str) -> set[str]:
+    try:
+        fields = [(name, spec) for _, name, spec, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError:  # it is the call's to say what is wrong
+        return set()
+    nested = [name for _, spec in fields for name in _names_in(spec or "")]
+    return {re.split(r"[.\[]", name, maxsplit=1)[0] for name, _ in fields} | set(nested)
 
 
 def _computed_text(tr: Tracer, fill: Any, template: str, text: Value, parts: list[Value]) -> Value | None:

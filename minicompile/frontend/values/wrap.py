@@ -7,6 +7,7 @@ by kind; anything else is a user object, or opaque.
 from __future__ import annotations
 
 import functools
+import re
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
@@ -354,6 +355,7 @@ _BY_TYPE: dict[type, Maker] = {
     types.FunctionType: _function,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin_method,
+    type(re.compile("").match): _builtin_method,  # of a class that its C code asks for
     types.MethodDescriptorType: _callable,
     types.WrapperDescriptorType: _callable,
     types.MethodWrapperType: _method_wrapper,
