@@ -144,12 +144,14 @@ def add(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
 
 @rule("sub.Tensor", "sub.Scalar")
 def sub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
+    if alpha == 1:
+        return c.sub(*c.promote(c.out.dtype, x, y))
     return _in_opmath(c, lambda a, b: c.sub(a, _scaled(c, b, alpha)), x, y)
 
 
 @rule("rsub.Tensor", "rsub.Scalar")
 def rsub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
-    return _in_opmath(c, lambda a, b: c.sub(b, _scaled(c, a, alpha)), x, y)
+    return sub(c, y, x, alpha)
 
 
 def _is_number(c: Any, y: Any) -> bool:

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import minicompile
 from minicompile.ir import reference
 
 from ..support import assert_as_accurate
@@ -220,6 +221,15 @@ def test_powers_of_integer_tensors(kernel_only, dtype):
         for b in signs:
             kernel_only(lambda x, y: (x**y, 2**y, x ** y.to(torch.int64)), x * a, y * b)
     kernel_only(lambda x, y: (torch.pow(x, y), (-1) ** y), torch.arange(-3, 4).to(torch.int8), torch.arange(-3, 4))
+
+
+@pytest.mark.parametrize("function", [torch.add, torch.sub, torch.rsub])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sums_and_differences_are_not_rounded_within_a_kernel(function, dtype):
+    """One of two kinds rounded, and the other not, would be worse than either: trapezoid has both."""
+    x, y, z = (torch.randn(1000, generator=torch.Generator().manual_seed(i)).to(dtype) for i in range(3))
+    got = minicompile.compile(lambda x, y, z: function(x, y) * z)(x, y, z)
+    assert got.equal((function(x.float(), y.float()) * z.float()).to(dtype))
 
 
 @pytest.mark.parametrize("function", [torch.sub, torch.add, torch.rsub, lambda x, y: torch.add(x, y, alpha=2),
