@@ -335,7 +335,7 @@ class Printer:
         elif not walked:
             offset += " + tl.zeros([1" + ", 1" * (self.rank - 1) + "], tl.int32)"
         rest = "" if mask is None else f", {mask}, other=0"
-        if "r" in walked:
+        if "r" in walked or self.shape.kind == "tile":
             rest += self._eviction()
         return f"tl.load({self._place(value, offset, walked)}{rest})"
 
@@ -349,9 +349,12 @@ class Printer:
         return f"{buffer.name} + tl.multiple_of({start} - skew, {16 // buffer.dtype.itemsize}) + {self.lanes}"
 
     def _eviction(self) -> str:
-        """What is read once leaves the cache first, for what is read again. (Loads of the same in a row say different
-        things, so that none is taken for the one before, and kept.)"""
-        if self.piece is not None and self.piece.again:
+        """What is read once leaves the cache first, for what is read again. A tile stays: its neighbours read the rest
+        of its cache lines. (Loads of the same in a row say different things, so that none is taken for the one before,
+        and kept.)"""
+        if self.shape.kind == "tile":
+            policy = "evict_last"
+        elif self.piece is not None and self.piece.again:
             policy = ("evict_last", "", "evict_first")[self.reading % 3]
         else:
             policy = "evict_first" if self.shape.streams or self.shape.rereads else ""

@@ -218,6 +218,22 @@ def test_fewer_elements_fit_where_more_of_each_is_kept() -> None:
     assert print_triton(kernel).shape.rereads
 
 
+@pytest.mark.parametrize(("rows", "warps"), [(1, 1), (3, 2)])
+def test_weights_that_rows_share_need_no_further_warp(rows: int, warps: int) -> None:
+    b = B()
+    total = b.input(64, 768)
+    for _ in range(rows - 1):
+        total = b.add(total, b.input(64, 768))
+    (kernel,) = kernels(b.finish(layer_norm(b, total, b.input(768), b.input(768))))
+    assert print_triton(kernel).shape.num_warps == warps
+
+
+def test_a_tile_keeps_its_lines_for_its_neighbours() -> None:
+    (kernel,) = kernels(lowered(lambda x, y: x + y.T, torch.empty(512, 256), torch.empty(256, 512)))
+    source = print_triton(kernel).source
+    assert source.count("tl.load(") == source.count('eviction_policy="evict_last")') == 2
+
+
 def test_what_lies_on_the_cpu_is_computed_there() -> None:
     """A step count beside parameters on a GPU: its kernel is C++, and is no part of a batch with theirs."""
     cuda = torch.device("cuda", 0)
