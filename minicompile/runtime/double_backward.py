@@ -50,6 +50,8 @@ class DoubleBackward:
         if self.why_not is not None:
             raise RuntimeError(explained(self.why_not))
         args = [saved[self.places[i]] if i in self.places else _strong(kept) for i, kept in enumerate(remembered)]
+        with torch.enable_grad():
+            args = list(map(_entered, args))
         with torch.set_grad_enabled(self.grad_mode):
             outputs = self.forward(*args)
         by_number = {out.result: value for out, value in zip(self.plan.outputs, outputs, strict=True)
@@ -85,6 +87,12 @@ def explained(reason: str) -> str:
         f"{reason}. Keep the function out of compilation with minicompile.disable, or compile it with "
         "backend='eager', whose graphs autograd can differentiate any number of times."
     )
+
+
+def _entered(arg: Any) -> Any:
+    """An input as a tensor of its own for autograd: the gradient with respect to it is this graph's part alone, also
+    where another input was computed from it."""
+    return arg.view_as(arg) if isinstance(arg, torch.Tensor) and arg.requires_grad else arg
 
 
 def _weak(arg: Any) -> Any:

@@ -441,6 +441,19 @@ def test_double_backward_is_right() -> None:
     assert_gradients(*results)
 
 
+def test_double_backward_where_one_input_is_computed_from_another() -> None:
+    """Each gradient of the graph is a partial one: what lies between its inputs is for autograd to follow, once."""
+    def function(x, y):
+        return (x * y).sin().sum()
+
+    results = []
+    for run in (minicompile.compile(function, fullgraph=True), function):
+        x = leaf(3, 4)
+        first = torch.autograd.grad(run(x, x * 2), x, create_graph=True)[0]
+        results.append([first, torch.autograd.grad(first.pow(2).sum(), x)[0]])
+    assert_gradients(*results)
+
+
 def test_double_backward_that_cannot_be_right_names_the_way_out() -> None:
     def function(x):
         return torch.nn.functional.dropout(x.exp())
