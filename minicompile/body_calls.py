@@ -77,6 +77,14 @@ def hooked(body: Body, tensor: torch.Tensor, *others: Any) -> tuple[Any, ...]:
     return ()
 
 
+def inner_gradients(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], seeds: Any, **options: Any
+) -> tuple[Any, ...]:
+    """`torch.autograd.grad` of what the graph has computed; in this thread, where modes that listen are on."""
+    with torch.autograd.set_multithreading_enabled(False):
+        return torch.autograd.grad(outputs, inputs, seeds, **options)
+
+
 def _first_of(body: Body, others: Sequence[Any]) -> Callable[..., Any]:
     def function(*chosen: Any) -> tuple[Any, tuple[Any, ...]]:
         value, *rest = body(*chosen, *others)

@@ -108,6 +108,7 @@ def load_handlers() -> None:
         getters,
         hashing,
         heaps,
+        inner_gradients,
         itertools_rules,
         known_results,
         lazy_properties,

@@ -85,8 +85,11 @@ class Tracer:
         self.refusals: list[Refusal] = []
         """Branches on data that are taken not to raise."""
         self.final_cells: list[tuple[CellValue, Value, int]] = []
-        self.hooked: list[tuple[torch.fx.Node, int]] = []
         """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""
+        self.hooked: list[tuple[torch.fx.Node, int, str]] = []
+        """Tensors that must not leave the graph, the root instruction that said so, and by which call."""
+        self.inner_gradients: list[int] = []
+        """The root instructions that took gradients within the graph."""
 
     # ---- changes ----
 

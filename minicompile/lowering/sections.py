@@ -17,14 +17,14 @@ cheap, is repeated in every section that needs it."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
-from ..body_calls import hooked
+from ..body_calls import hooked, inner_gradients
 from .errors import LoweringError
 from .own_backward import keeps_own_backward
 
@@ -53,7 +53,10 @@ def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
     tensor nor a size would cross it."""
     body = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output") and not _is_repeated(node)]
     levels = _levels(body)
-    cuts = {_cut_behind(body, node, levels) for node in _read_by_other_outputs(gm)} if training else set()
+    read = read_by_others(gm.graph, _outputs(gm)) if training else []
+    if within_inner_gradients(gm.graph, read):
+        raise LoweringError("an output is computed from another one, behind which gradients are taken within the graph")
+    cuts = {_cut_behind(body, node, levels) for node in read}
     alone = {node for node in body if _begins_data(node) or (training and keeps_own_backward(node))}
     cuts |= _around(alone, body, levels)
     if not cuts:
@@ -80,19 +83,47 @@ def aliased_inputs(section: Section, given: frozenset[fx.Node]) -> bool:
 # --- where to cut ---------------------------------------------------------------------------------------------------
 
 
-def _read_by_other_outputs(gm: fx.GraphModule) -> list[fx.Node]:
+def read_by_others(graph: fx.Graph, outputs: Sequence[fx.Node]) -> list[fx.Node]:
     """Differentiable outputs from which another one is computed, other than as a view."""
-    outputs = {node for node in _outputs(gm) if node.op != "placeholder" and _requires_grad(node)}
+    wanted = {node for node in outputs if node.op != "placeholder" and _requires_grad(node)}
     reached: dict[fx.Node, set[fx.Node]] = {}
     found: dict[fx.Node, None] = {}
-    for node in gm.graph.nodes:
+    for node in graph.nodes:
         if node.op in ("placeholder", "output") or not _requires_grad(node):
             continue
-        below = set().union(*(reached.get(source, set()) for source in node.all_input_nodes))
-        reached[node] = below | ({node} if node in outputs else set())
-        if node in outputs:
+        below = set().union(*(_below(source, node, reached) for source in node.all_input_nodes))
+        reached[node] = below | ({node} if node in wanted else set())
+        if node in wanted:
             found.update(dict.fromkeys(source for source in below if not _share_memory(source, node)))
     return list(found)
+
+
+def _below(source: fx.Node, node: fx.Node, reached: dict[fx.Node, set[fx.Node]]) -> set[fx.Node]:
+    """The outputs to which a path leads from a node through one that it reads. Gradients within the graph go on from
+    what lies before the tensors that are differentiated, not from these."""
+    is_differentiated = node.target is inner_gradients and source in node.args[0]  # type: ignore[operator]
+    return reached.get(source, set()) - ({source} if is_differentiated else set())
+
+
+def within_inner_gradients(graph: fx.Graph, nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    """Those of the nodes through which gradients are taken within the graph, which therefore cannot be cut there."""
+    calls = graph.find_nodes(op="call_function", target=inner_gradients)
+    return [node for node in nodes if any(node in _differentiated(call) for call in calls)]
+
+
+def _differentiated(call: fx.Node) -> set[fx.Node]:
+    """What lies between the tensors for which gradients are taken and those of which they are, the latter included."""
+    ends, starts = set(call.args[0]), set(call.args[1])  # type: ignore[arg-type]
+    return (_closure(ends, lambda node: node.all_input_nodes) & _closure(starts, lambda node: node.users)) - starts
+
+
+def _closure(nodes: set[fx.Node], following: Callable[[fx.Node], Iterable[fx.Node]]) -> set[fx.Node]:
+    seen, todo = set(nodes), list(nodes)
+    while todo:
+        fresh = set(following(todo.pop())) - seen
+        seen |= fresh
+        todo += fresh
+    return seen
 
 
 def _outputs(gm: fx.GraphModule) -> list[fx.Node]:

@@ -49,6 +49,25 @@ def masked_softmax(x):
     return torch.masked.softmax(x, 1, mask=m) * torch.masked.var(x, 1, mask=m)[:, None] + torch.masked.normalize(x, 2.0, 1, mask=m)
 
 
+@ONE_GRAPH.program()
+def retained_where_nobody_asks(x):
+    y = x * 2
+    for tensor in (x, y):
+        if tensor.requires_grad:
+            tensor.retain_grad()
+    return (y * y).sum()
+
+
+@BROKEN.program()
+def retained_and_asked_for(x):
+    y = x * 2
+    if y.requires_grad:
+        y.retain_grad()
+        (y * y).sum().backward()
+        return x * 2 + y.grad
+    return x * 2
+
+
 @BROKEN.program()
 def variable_set_again(x):
     k = 2.0

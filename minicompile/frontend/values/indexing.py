@@ -1,4 +1,4 @@
-"""Indexing a tensor with symbolic ints: `x[n - 1]`, `x[:, n, None]`.
+"""Indexing a tensor with symbolic ints, `x[n - 1]`, `x[:, n, None]`, and writing where a tensor says, `x[:, pos] = k`.
 
 In: a tensor and a key. Out: the same elements by `select`, which takes a symbolic index; `x[…]` itself asks for the
 number, and the trace would be for that number alone.
@@ -7,8 +7,11 @@ number, and the trace would be for that number alone.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from ..shared_elements import same_memory
 from .base import Value
 from .constant import ConstantValue, SymIntValue
 from .containers import SequenceValue, SliceValue
@@ -52,3 +55,64 @@ def _dimension(parts: list[Value], position: int, rank: int) -> int:
     if any(isinstance(part, ConstantValue) and part.value is ... for part in before):
         return rank - sum(1 for part in parts[position:] if not _adds_nothing(part))
     return sum(1 for part in before if not _adds_nothing(part))
+
+
+# ---- writing where a tensor says ----
+
+_PLACES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+
+
+def put_at(tr: Tracer, tensor: TensorValue, key: Value, value: Value) -> bool:
+    """`tensor[key] = value` where one part of the key is a tensor of one integer, the position of a cache say, and the
+    rest is basic indexing: Eager reads the number; a tensor of one element that has a dimension need not be read.
+    Whether it was done."""
+    parts = key.items(tr) if isinstance(key, SequenceValue) and key.kind is tuple else [key]
+    parts = [part.realize(tr) for part in parts]
+    places = [position for position, part in enumerate(parts) if _is_place(part)]
+    if len(places) != 1 or not all(map(_is_basic, parts[: places[0]] + parts[places[0] + 1 :])):
+        return False
+    none, place = ConstantValue(None), parts[places[0]]
+    whole = SliceValue((none, none, none))
+    around: list[Value] = [whole if part is place else part for part in parts]
+    view = tr.torch_call(operator.getitem, [tensor, SequenceValue(tuple, around)], {})
+    dim = _dimension_in_view(parts, places[0], view.fake.dim())  # type: ignore[attr-defined]
+    fitted = _fitted(tr, value.realize(tr), view, view.fake.dim() - 1 - dim)  # type: ignore[attr-defined]
+    if fitted is None:
+        return False
+    index = tr.torch_call("reshape", [place, ConstantValue(1)], {})
+    tr.torch_call(operator.setitem, [view, SequenceValue(tuple, [*[whole] * dim, index]), fitted], {})
+    return True
+
+
+def _is_place(part: Value) -> bool:
+    fake = getattr(part, "fake", None)
+    return isinstance(fake, torch.Tensor) and fake.dim() == 0 and fake.dtype in _PLACES
+
+
+def _dimension_in_view(parts: list[Value], position: int, rank: int) -> int:
+    """Which dimension the part at `position` is of, where it was replaced by a full slice."""
+
+    def count(some: list[Value]) -> int:
+        return sum(1 for part in some if not (isinstance(part, ConstantValue) and type(part.value) is int))
+
+    if any(isinstance(part, ConstantValue) and part.value is ... for part in parts[:position]):
+        return rank - count(parts[position:])
+    return count(parts[:position])
+
+
+def _fitted(tr: Tracer, value: Value, view: Any, behind: int) -> Value | None:
+    """What is put, with a dimension of size 1 before the last `behind`, in the view's type. None if it does not fit."""
+    fake = getattr(value, "fake", None)
+    if not isinstance(fake, torch.Tensor):
+        return value if isinstance(value, ConstantValue) else None
+    extra = fake.dim() - (view.fake.dim() - 1)
+    if fake.device != view.fake.device or any(size != 1 for size in fake.shape[: max(extra, 0)]):
+        return None
+    if extra > 0:
+        value = tr.torch_call("squeeze", [value, tr.constant(tuple(range(extra)))], {})
+    if same_memory(fake, view.fake):
+        value = tr.torch_call("clone", [value], {})
+    if fake.dtype != view.fake.dtype:
+        value = tr.torch_call("to", [value, ConstantValue(view.fake.dtype)], {})
+    rank = fake.dim() - max(extra, 0)
+    return tr.torch_call("unsqueeze", [value, ConstantValue(rank - behind)], {}) if rank > behind else value

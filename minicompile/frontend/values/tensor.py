@@ -19,7 +19,7 @@ from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
-from .indexing import select_symbolic
+from .indexing import put_at, select_symbolic
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -178,7 +178,8 @@ class TensorValue(Value):
         return selected if selected is not None else tr.torch_call(operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
-        tr.torch_call(operator.setitem, [self, key, value], {})
+        if not put_at(tr, self, key, value):
+            tr.torch_call(operator.setitem, [self, key, value], {})
 
     def length(self, tr: Tracer) -> int:
         if self.fake.dim() == 0:

@@ -1,4 +1,4 @@
-"""`Tensor.register_hook` on a tensor that the frame has computed.
+"""`Tensor.register_hook`, and `retain_grad`, on a tensor that the frame has computed.
 
 In: a call of it. Out: a node that registers the hook, traced as a body, on the graph's own tensor: in the compiled
 graph's joint trace as in eager, autograd calls it.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 _NAME = "Tensor.register_hook()"
+_RETAIN = "Tensor.retain_grad()"
 _LASTING = (types.ModuleType, types.BuiltinFunctionType, type, torch.dtype, torch.device)
 """Kinds of globals that a program does not replace between forward and backward."""
 
@@ -75,7 +76,7 @@ def _trace(tr: Tracer, owner: TensorValue, function: FunctionValue) -> None:
     if any(node.op == "placeholder" and node.graph is graph.graph for node in body.lifted):
         raise unsupported_call(_NAME, "gets a hook that reads a tensor from outside, which may change before backward")
     if outputs:
-        tr.hooked.append((owner.node, tr.root_step))
+        tr.hooked.append((owner.node, tr.root_step, _NAME))
         graph.call_bodies(tr, body_calls.hooked, [body.close(outputs)], (), [owner.node, *body.lifted], _NAME)
 
 
@@ -119,13 +120,24 @@ def check_final_cells(tr: Tracer, goes_on: bool) -> None:
             raise Restart(step, unsupported("A variable that a hook or backward() reads is set again before it runs."))
 
 
+def _retain_grad(tr: Tracer, owner: TensorValue) -> Value:
+    """Who could ask for the gradient of a tensor that never leaves the graph?"""
+    is_leaf = owner.source is not None and owner.fake.is_leaf
+    if not owner.fake.requires_grad or len(tr.graph.bodies) > 1 or (owner.source is not None and not is_leaf):
+        raise unsupported_call(_RETAIN, "changes what the graph holds")
+    if not is_leaf:
+        tr.hooked.append((owner.node, tr.root_step, _RETAIN))
+    return ConstantValue(None)
+
+
 def check_hooked(tr: Tracer, outputs: Iterable[Node]) -> None:
     """At the end of a piece: no tensor with a hook leaves the graph. What is asked of it outside (another hook,
     `retain_grad`, the gradient with respect to it) would be answered before the hook has run. Raises Restart."""
     leaving = {id(node.meta["example_value"]) for node in outputs}
-    for node, step in tr.hooked:
+    for node, step, call in tr.hooked:
         if id(node.meta["example_value"]) in leaving:
-            raise Restart(step, unsupported_call(_NAME, "is called on a tensor that leaves the graph"))
+            raise Restart(step, unsupported_call(call, "is called on a tensor that leaves the graph"))
 
 
 KNOWN_METHODS["register_hook"] = _register_hook
+KNOWN_METHODS["retain_grad"] = _retain_grad

@@ -1,0 +1,114 @@
+"""`x[:, pos] = k` where `pos` is a tensor of one integer: one graph, as in eager, for any number in it."""
+
+# ruff: noqa (the programs are what users write)
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import minicompile
+
+from ..support import assert_same
+from .conftest import Counting
+from .programs import Programs
+
+pytestmark = pytest.mark.usefixtures("door")
+X = torch.arange(24.0).reshape(2, 3, 4)
+K = torch.rand(2, 3, 4)
+WHOLE = Programs()
+whole = WHOLE.program
+
+
+@whole()
+def a_number(x, p):
+    x[p - 1] = 7
+    x[:, p] = 2.5
+    return x * 2
+
+
+@whole(K[0, 0])
+def a_row(x, p, k):
+    x[:, p] = k
+    return x * 2
+
+
+@whole(K[:, 0].double())
+def of_another_type(x, p, k):
+    x[:, p] = k
+    return x * 2
+
+
+@whole(K[None, :, :1].reshape(1, 1, 2, 4))
+def with_dimensions_to_spare(x, p, k):
+    x[:, p] = k
+    return x
+
+
+@whole(K[:, :, 0])
+def behind_an_ellipsis(x, p, k):
+    x[..., p] = k
+    x[..., p, 1:3] = k[:, :1]
+    x[None, ..., p, None, 0] = k[0, 0]
+    return x + 1
+
+
+@whole(K[0, 0, 0])
+def of_no_dimensions(x, p, k):
+    x[1, p, 2:] = k
+    x[p] = k
+    return x
+
+
+@whole()
+def what_it_reads_itself(x, p):
+    x[:, p] = x[:, 0]
+    return x * 2
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_graph(name: str) -> None:
+    fn, args = WHOLE[name]
+    backend = Counting()
+    compiled = minicompile.compile(fn, backend=backend)
+    for place in (1, 0, -1):
+        p = torch.tensor(place)
+        mine, eagers = X.clone(), X.clone()
+        assert_same(compiled(mine, p, *args), fn(eagers, p, *args))
+        assert_same(mine, eagers)
+    assert len(backend.graphs) == 1 and not compiled.breaks
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_gradients(backend: str) -> None:
+    def put(x: Any, p: Any, k: Any) -> Any:
+        y = x * 1
+        y[:, p] = k * k
+        return y.sin()
+
+    results = []
+    for run in (minicompile.compile(put, backend=backend, fullgraph=True), put):
+        x, k = X.clone().requires_grad_(), K[:, 0].clone().requires_grad_()
+        run(x, torch.tensor(1, dtype=torch.int32), k).sum().backward()
+        results.append((x.grad, k.grad))
+    assert_same(*results)
+
+
+@pytest.mark.parametrize(("place", "shape", "error"), [(9, (2, 4), IndexError), (1, (3, 4), RuntimeError)])
+def test_errors_are_eagers(place: int, shape: tuple[int, ...], error: type[Exception]) -> None:
+    compiled = minicompile.compile(a_row)
+    with pytest.raises(error, match="out of bounds|must match the existing size"):
+        compiled(X.clone(), torch.tensor(place), torch.zeros(shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
+def test_masks_are_no_places(dtype: torch.dtype) -> None:
+    def put(x: Any, p: Any) -> None:
+        x[p] = 3.0
+
+    mine, eagers, compiled = X.clone(), X.clone(), minicompile.compile(put)
+    for value in (0, 1):
+        compiled(mine, torch.tensor(value, dtype=dtype)), put(eagers, torch.tensor(value, dtype=dtype))
+        assert_same(mine, eagers)
