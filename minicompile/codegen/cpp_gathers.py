@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..ir.symbols import dim_text
 from .cpp_text import CPP_TYPES
 from .cpp_traffic import FETCHED, LONG
-from .kernel_ir import Affine, Axis, Value, place_text
+from .kernel_ir import Axis, Value, place_text
 
 if TYPE_CHECKING:
     from .cpp_rows import RowPrinter
@@ -59,7 +59,7 @@ def print_next(rows: RowPrinter) -> None:
     rows.out.add(f"const int64_t next_{axis.name} = {axis.name} + 1 < {end} ? {axis.name} + 1 : {axis.name};")
     for index in dict.fromkeys(gather.index for gather in rows.gathers):
         buffer = index.attrs["buffer"]
-        place = _of_next(index.attrs["index"], axis).text("cpp")
+        place = index.attrs["index"].renamed({axis.name: f"next_{axis.name}"}).text("cpp")
         rows.out.add(f"const {CPP_TYPES[buffer.dtype]} next_{rows.names[index]} = {buffer.name}[{place}];")
 
 
@@ -68,8 +68,3 @@ def print_fetch(rows: RowPrinter, axis: Axis, begin: str, end: str) -> None:
     for gather in rows.gathers:
         place = place_text(gather.load, [f"next_{rows.names[gather.index]}"], "cpp")
         rows.ask(axis, begin, end, gather.load.attrs["buffer"], place, "L1")
-
-
-def _of_next(index: Affine, axis: Axis) -> Affine:
-    """The index with the axis at its next place."""
-    return Affine(tuple((f"next_{name}" if name == axis.name else name, c) for name, c in index.terms), index.offset)

@@ -91,7 +91,7 @@ class Traffic:
         row = self.inner[-1].hint * size
         whole = row % LINE == 0 or row >= LONG
         least = STREAMED if row >= LONG else STREAMED_ROWS
-        return whole and self.is_contiguous(store) and self._touched(store) >= least
+        return whole and self.is_contiguous(store) and self.touched(store) >= least
 
     def ahead(self, k: int) -> list[Fetch]:
         """What loop k fetches."""
@@ -108,7 +108,7 @@ class Traffic:
         least = FETCHED if self.kernel.is_reduction else FETCHED_ONCE
         for load in self._large_loads(self.loops[k]):
             distance = AHEAD // load.attrs["buffer"].dtype.itemsize
-            if self._touched(load) >= least and self._goes_on(load, distance):
+            if self.touched(load) >= least and self._goes_on(load, distance):
                 found.append(Fetch(load, distance))
         return found
 
@@ -134,7 +134,7 @@ class Traffic:
 
     def is_large(self, value: Value) -> bool:
         """Whether this is a load, of a place that is known before, that memory must serve."""
-        return value.op == "load" and not value.args and self._touched(value) >= FETCHED
+        return value.op == "load" and not value.args and self.touched(value) >= FETCHED
 
     def _large_loads(self, loop: Sequence[Value]) -> list[Value]:
         return [value for value in loop if self.is_large(value) and self.is_contiguous(value)]
@@ -156,7 +156,7 @@ class Traffic:
         """Whether the innermost axis walks this load or store element by element."""
         return value.attrs["index"].is_contiguous(self.inner[-1].name) if self.inner else False
 
-    def _touched(self, value: Value) -> int:
+    def touched(self, value: Value) -> int:
         """Bytes of the buffer that the kernel touches through this instruction, or of the whole if that is known."""
         buffer, index = value.attrs["buffer"], value.attrs["index"]
         count = math.prod(axis.hint for axis in self.kernel.axes if index.coefficient(axis.name) != 0)

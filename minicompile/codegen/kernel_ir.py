@@ -67,6 +67,10 @@ class Affine:
         """The terms over `axes`, with or without the offset."""
         return Affine(tuple(term for term in self.terms if term[0] in axes), self.offset if offset else 0)
 
+    def renamed(self, names: Mapping[str, str]) -> Affine:
+        """With other axes, or other places along them, in the place of these."""
+        return Affine(tuple((names.get(name, name), c) for name, c in self.terms), self.offset)
+
     def text(self, target: str = "python") -> str:
         """The index as source text over variables named like the axes."""
         terms = [name if c == 1 else f"{name}*{dim_text(c, target)}" for name, c in self.terms]

@@ -33,6 +33,14 @@ def test_sizes_that_tiles_do_not_divide(sizes: tuple[int, int]) -> None:
     assert torch.equal(compiled(x, y)[0], x + y.T)
 
 
+@pytest.mark.parametrize(("sizes", "strip"), [((2100, 1061), 512), ((512, 512), 64)])
+def test_tiles_of_large_operands_follow_each_other_on_the_same_pages(sizes: tuple[int, int], strip: int) -> None:
+    compiled = compile_ir(add_transposed(*sizes))
+    x, y = torch.randn(sizes), torch.randn(sizes[::-1])
+    assert f"strip += {strip})" in compiled.native_source
+    assert torch.equal(compiled(x, y)[0], x + y.T)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bfloat16])
 def test_elements_of_every_width(dtype: torch.dtype) -> None:
     """Squares of vectors of 4 and 8 bytes, loops over others, a copy where elements are converted; and their edges."""
