@@ -143,5 +143,14 @@ class Restart(Exception):
         self.reason = reason
 
 
+class DataWritten(Exception):
+    """Memory is written that `Tensor.data` has shown of tensors from outside (`sources`): tracing has to begin again,
+    with what `data` gives of them as inputs of their own."""
+
+    def __init__(self, sources: frozenset[Any]) -> None:
+        super().__init__(sources)
+        self.sources = sources
+
+
 class SkipFrame(Exception):
     """The frame as a whole is not for tracing (generator, too long…): it runs in eager, its callees may be compiled."""

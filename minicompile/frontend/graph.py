@@ -472,6 +472,8 @@ class GraphBuilder:
         """A value as an FX argument, and as what the fake run gets."""
         value = plain(value)
         if isinstance(value, TensorValue):
+            if "data" in value.attributes:
+                raise value.cannot("computing with other memory than at first")
             return self.local(value.node), value.fake
         if isinstance(value, ConstantValue):
             number = python_number(value.value)

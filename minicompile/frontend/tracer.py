@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..guards.state import GlobalStateGuard
     from .refusals import Refusal
     from .values.mode_blocks import BlockExitValue
+    from .values.tensor_data import DataRead
 
 MAX_DEPTH = 60
 """How many calls deep inlining goes; every level takes a few Python frames of our own."""
@@ -78,8 +79,9 @@ class Tracer:
         self._globals: dict[tuple[int, str], Value] = {}
         self._shadowed: dict[int, Any] = {}
         self._hashed: dict[int, Value] = {}
-        self.data_reads: list[tuple[torch.Tensor, int, int]] = []
-        """What `Tensor.data` has given, its version then, and the root instruction that asked for it."""
+        self.data_reads: list[DataRead] = []
+        self.shown: frozenset[Source] = frozenset()
+        """The tensors from outside of which what `data` gives is an input of its own."""
         self.takes_data = True
         """Whether something may be taken for granted about data."""
         self.refusals: list[Refusal] = []

@@ -28,7 +28,7 @@ from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
 from ..ir.fake_strides import EagerStrides
 from ..torch_compat import quiet_fake_tensors
-from .breaks import Break, BreakRecord, Restart, SkipFrame, UserError, unsupported
+from .breaks import Break, BreakRecord, DataWritten, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
 from .data_dependent import Capture, NeedsSymbols
 from .entry_text import EntryText, assemble, innermost, surroundings
@@ -48,6 +48,7 @@ from .tracer import Tracer
 from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
 from .values.inner_gradients import check_inner_gradients
+from .values.tensor_data import check_data
 from .values.tensor_hooks import check_final_cells, check_hooked
 
 _log = logging.getLogger("minicompile.graph")
@@ -59,13 +60,16 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
     """Make an entry for one call. Raises GraphBreakError under fullgraph; under `config.strict` what went wrong."""
     start = time.perf_counter()
     planned: Restart | None = None
-    static = False
+    static, shown = False, frozenset[Source]()
     for _ in range(MAX_ATTEMPTS):
         attempt = Attempt(segment, func, slots, planned, static)
+        attempt.tr.shown = shown
         try:
             return attempt.observed_run(start)
         except Restart as restart:
             planned = restart
+        except DataWritten as met:
+            shown |= met.sources
         except NeedsSymbols as met:
             segment.open = replace(segment.open, **met.opened)
         except UnsupportedError:  # something was assumed about a symbolic size that no guard can say
@@ -147,13 +151,13 @@ class Attempt:
         with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors(), self.tr.graph.symbolic_kernels():
             try:
                 result, broken = self._trace()
-            except (Break, Restart, UserError, SkipFrame, NeedsSymbols):
+            except (Break, Restart, DataWritten, UserError, SkipFrame, NeedsSymbols):
                 raise
             except Exception as error:
                 self._internal_error(error)
         try:
             return self._finish(result, broken, start)
-        except (MinicompileError, Restart, SkipFrame):
+        except (MinicompileError, Restart, DataWritten, SkipFrame):
             raise
         except Break as broken:  # something that the frame leaves behind cannot be made in the glue
             self._cannot_leave(broken)
@@ -239,9 +243,7 @@ class Attempt:
             if generator.is_left_in_try():  # it is closed the moment it dies, which only CPython knows
                 raise SkipFrame(f"{generator.describe()} is left in the middle of a `try`")
         check_final_cells(tr, goes_on=broken is not None)
-        for tensor, version, step in tr.data_reads:
-            if tensor._version != version:
-                raise Restart(step, unsupported("Memory that Tensor.data shows is written to later."))
+        check_data(tr)
         tr.guard_aliases()
         call_lines, record = self._graph_call(glue)
         self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager

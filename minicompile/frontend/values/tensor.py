@@ -20,6 +20,7 @@ from .constant import ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
 from .indexing import put_at, select_symbolic
+from .tensor_data import read_data, set_data
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -75,7 +76,9 @@ class TensorValue(Value):
         self.source = source
         self.real = real
         self.attributes: dict[str, Value] = {}
-        """What the frame has set on it: `grad`, and names of the program's own."""
+        """What the frame has set on it: `grad`, `data`, and names of the program's own."""
+        self.data: Value | None = None
+        """What `data` gives, where that is an input of its own."""
 
     def python_type(self) -> type:
         return torch.nn.Parameter if isinstance(self.fake, torch.nn.Parameter) else torch.Tensor
@@ -94,7 +97,7 @@ class TensorValue(Value):
         if name in FACTS:
             return self._fact(tr, name)
         if name == "data":
-            return self._data(tr)
+            return read_data(tr, self)
         if name in COMPUTED:
             return tr.torch_call(getattr, [self, ConstantValue(name)], {})
         if name == "nbytes":
@@ -105,15 +108,6 @@ class TensorValue(Value):
             assert self.source is not None
             return Lazy(getattr(self.real, name), AttrSource(self.source, name))
         return self._method(tr, name)
-
-    def _data(self, tr: Tracer) -> Value:
-        """`data` is `detach()` as long as nobody writes to the memory: writes through `data` are not counted."""
-        if len(tr.graph.bodies) > 1 or self.fake.is_inference():
-            raise self.cannot("reading attribute 'data'")
-        found = tr.torch_call("detach", [self], {})
-        assert isinstance(found, TensorValue)
-        tr.data_reads.append((found.fake, found.fake._version, tr.root_step))
-        return found
 
     def _fact(self, tr: Tracer, name: str) -> Value:
         if name in ("requires_grad", "is_leaf") and any(body.is_transform for body in tr.graph.bodies):
@@ -134,6 +128,8 @@ class TensorValue(Value):
         return TensorMethod(self, name)
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
+        if name == "data":
+            return set_data(tr, self, value.realize(tr))
         is_own = not hasattr(torch.Tensor, name) and name.isidentifier()
         is_grad = name == "grad" and self.source is not None and self._may_be_grad(value.realize(tr))
         if not (is_own or is_grad):
