@@ -64,7 +64,7 @@ _PLACES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 
 def put_at(tr: Tracer, tensor: TensorValue, key: Value, value: Value) -> bool:
     """`tensor[key] = value` where one part of the key is a tensor of one integer, the position of a cache say, and the
-    rest is basic indexing: Eager reads the number; a tensor of one element that has a dimension need not be read.
+    rest is basic indexing: eager reads the number; a tensor of one element that has a dimension need not be read.
     Whether it was done."""
     parts = key.items(tr) if isinstance(key, SequenceValue) and key.kind is tuple else [key]
     parts = [part.realize(tr) for part in parts]
