@@ -112,3 +112,19 @@ def test_masks_are_no_places(dtype: torch.dtype) -> None:
     for value in (0, 1):
         compiled(mine, torch.tensor(value, dtype=dtype)), put(eagers, torch.tensor(value, dtype=dtype))
         assert_same(mine, eagers)
+
+
+@pytest.mark.parametrize("k", [torch.arange(4.0), torch.tensor(7.0)])
+def test_beside_a_symbolic_number(k: torch.Tensor) -> None:
+    """A cube: what is put fits in another dimension, too."""
+
+    def put(x: Any, p: Any, k: Any, other: Any) -> Any:
+        x[other.shape[0] - 1, p] = k
+        x[p, other.shape[0] - 1] = k + 1
+        return x * 2
+
+    compiled = minicompile.compile(put, dynamic=True)
+    for rows in (3, 4):
+        mine, eagers, other = torch.zeros(4, 4, 4), torch.zeros(4, 4, 4), torch.zeros(rows, 2)
+        assert_same(compiled(mine, torch.tensor(2), k, other), put(eagers, torch.tensor(2), k, other))
+        assert_same(mine, eagers)

@@ -7,6 +7,7 @@ number, and the trace would be for that number alone.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,17 +24,16 @@ if TYPE_CHECKING:
 
 def select_symbolic(tr: Tracer, tensor: TensorValue, key: Value) -> Value | None:
     """The result of `tensor[key]`, or None if no symbolic int is in the key or not all of it is basic indexing."""
-    parts = key.items(tr) if isinstance(key, SequenceValue) and key.kind is tuple else [key]
-    parts = [part.realize(tr) for part in parts]
+    parts = _parts(tr, key)
     if not any(isinstance(part, SymIntValue) for part in parts) or not all(map(_is_basic, parts)):
         return None
-    consumed = sum(1 for part in parts if not _adds_nothing(part))
+    consumed = sum(map(_uses_one, parts))
     if consumed > tensor.fake.dim():
         return None
     selected: Value = tensor
     for position in range(len(parts) - 1, -1, -1):
         if isinstance(parts[position], SymIntValue):
-            dim = _dimension(parts, position, tensor.fake.dim())
+            dim = _dimension(parts, position, tensor.fake.dim(), _uses_one)
             selected = tr.torch_call("select", [selected, ConstantValue(dim), parts[position]], {})
     rest = [part for part in parts if not isinstance(part, SymIntValue)]
     return tr.torch_call(operator.getitem, [selected, SequenceValue(tuple, rest)], {}) if rest else selected
@@ -45,16 +45,28 @@ def _is_basic(part: Value) -> bool:
     return isinstance(part, ConstantValue) and (part.value in (None, ...) or type(part.value) in (int, slice))
 
 
-def _adds_nothing(part: Value) -> bool:
-    return isinstance(part, ConstantValue) and (part.value is None or part.value is ...)
+def _parts(tr: Tracer, key: Value) -> list[Value]:
+    parts = key.items(tr) if isinstance(key, SequenceValue) and key.kind is tuple else [key]
+    return [part.realize(tr) for part in parts]
 
 
-def _dimension(parts: list[Value], position: int, rank: int) -> int:
-    """Which dimension the part at `position` indexes, counted from the end behind an ellipsis."""
+def _uses_one(part: Value) -> bool:
+    """Whether this part of a key is for a dimension of the tensor."""
+    return not (isinstance(part, ConstantValue) and (part.value is None or part.value is ...))
+
+
+def _leaves_one(part: Value) -> bool:
+    """Whether the result has a dimension for this part of a key."""
+    return not (isinstance(part, SymIntValue) or isinstance(part, ConstantValue) and type(part.value) is int)
+
+
+def _dimension(parts: list[Value], position: int, rank: int, counts: Callable[[Value], bool]) -> int:
+    """Which of `rank` dimensions the part at `position` is about, where `counts` says which parts are about one each.
+    Counted from the end behind an ellipsis."""
     before = parts[:position]
     if any(isinstance(part, ConstantValue) and part.value is ... for part in before):
-        return rank - sum(1 for part in parts[position:] if not _adds_nothing(part))
-    return sum(1 for part in before if not _adds_nothing(part))
+        return rank - sum(map(counts, parts[position:]))
+    return sum(map(counts, before))
 
 
 # ---- writing where a tensor says ----
@@ -66,8 +78,7 @@ def put_at(tr: Tracer, tensor: TensorValue, key: Value, value: Value) -> bool:
     """`tensor[key] = value` where one part of the key is a tensor of one integer, the position of a cache say, and the
     rest is basic indexing: eager reads the number; a tensor of one element that has a dimension need not be read.
     Whether it was done."""
-    parts = key.items(tr) if isinstance(key, SequenceValue) and key.kind is tuple else [key]
-    parts = [part.realize(tr) for part in parts]
+    parts = _parts(tr, key)
     places = [position for position, part in enumerate(parts) if _is_place(part)]
     if len(places) != 1 or not all(map(_is_basic, parts[: places[0]] + parts[places[0] + 1 :])):
         return False
@@ -75,7 +86,7 @@ def put_at(tr: Tracer, tensor: TensorValue, key: Value, value: Value) -> bool:
     whole = SliceValue((none, none, none))
     around: list[Value] = [whole if part is place else part for part in parts]
     view = tr.torch_call(operator.getitem, [tensor, SequenceValue(tuple, around)], {})
-    dim = _dimension_in_view(parts, places[0], view.fake.dim())  # type: ignore[attr-defined]
+    dim = _dimension(parts, places[0], view.fake.dim(), _leaves_one)  # type: ignore[attr-defined]
     fitted = _fitted(tr, value.realize(tr), view, view.fake.dim() - 1 - dim)  # type: ignore[attr-defined]
     if fitted is None:
         return False
@@ -87,17 +98,6 @@ def put_at(tr: Tracer, tensor: TensorValue, key: Value, value: Value) -> bool:
 def _is_place(part: Value) -> bool:
     fake = getattr(part, "fake", None)
     return isinstance(fake, torch.Tensor) and fake.dim() == 0 and fake.dtype in _PLACES
-
-
-def _dimension_in_view(parts: list[Value], position: int, rank: int) -> int:
-    """Which dimension the part at `position` is of, where it was replaced by a full slice."""
-
-    def count(some: list[Value]) -> int:
-        return sum(1 for part in some if not (isinstance(part, ConstantValue) and type(part.value) is int))
-
-    if any(isinstance(part, ConstantValue) and part.value is ... for part in parts[:position]):
-        return rank - count(parts[position:])
-    return count(parts[:position])
 
 
 def _fitted(tr: Tracer, value: Value, view: Any, behind: int) -> Value | None:
