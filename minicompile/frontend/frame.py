@@ -6,6 +6,7 @@ is plain data that outlives the Python call that advances it, so a frame can be 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .breaks import Location
@@ -79,6 +80,21 @@ class Frame:
         if value is None:
             fail(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
         return value
+
+    def listing(self, tr: Tracer) -> DictValue:
+        """What `locals()` gives. Before Python 3.13 a frame has one dict of its variables, which each call brings up to
+        date."""
+        from .values.constant import ConstantValue
+        from .values.containers import DictValue
+
+        if self.listed is None or sys.version_info >= (3, 13):
+            self.listed = DictValue(dict, {})
+        for name, value in self.variables().items():
+            if value is not None:
+                self.listed.setitem(tr, ConstantValue(name), value)
+            elif name in self.listed.entries:
+                self.listed.delitem(tr, ConstantValue(name))
+        return self.listed
 
     def variables(self) -> dict[str, Value | None]:
         """What each variable holds, None for one that is not bound, in the order in which Python lists them."""

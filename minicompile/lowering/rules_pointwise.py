@@ -135,23 +135,26 @@ def _in_opmath(c: Any, function: Any, *args: Any) -> Node:
     return c.cast(function(*c.promote(opmath(dtype), *c.promote(dtype, *args))), dtype)
 
 
+def _with_scaled(c: Any, op: Any, x: Any, y: Any, alpha: Any) -> Node:
+    """A sum or difference of x and `alpha * y`: one step, not rounded within a kernel, where alpha is 1."""
+    if alpha == 1:
+        return op(*c.promote(c.out.dtype, x, y))
+    return _in_opmath(c, lambda a, b: op(a, _scaled(c, b, alpha)), x, y)
+
+
 @rule("add.Tensor", "add.Scalar")
 def add(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
-    if alpha == 1:
-        return c.add(*c.promote(c.out.dtype, x, y))
-    return _in_opmath(c, lambda a, b: c.add(a, _scaled(c, b, alpha)), x, y)
+    return _with_scaled(c, c.add, x, y, alpha)
 
 
 @rule("sub.Tensor", "sub.Scalar")
 def sub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
-    if alpha == 1:
-        return c.sub(*c.promote(c.out.dtype, x, y))
-    return _in_opmath(c, lambda a, b: c.sub(a, _scaled(c, b, alpha)), x, y)
+    return _with_scaled(c, c.sub, x, y, alpha)
 
 
 @rule("rsub.Tensor", "rsub.Scalar")
 def rsub(c: Any, x: Any, y: Any, alpha: Any = 1) -> Node:
-    return sub(c, y, x, alpha)
+    return _with_scaled(c, c.sub, y, x, alpha)
 
 
 def _is_number(c: Any, y: Any) -> bool:

@@ -152,20 +152,9 @@ def _vars(tr: Tracer, owner: Value | None = None) -> Value:
 
 @rule(locals)
 def _locals(tr: Tracer) -> Value:
-    """Before Python 3.13 a frame has one dict of its variables, which `locals()` brings up to date."""
-    from .containers import DictValue
-
-    frame = tr.frame
-    if frame.code.co_flags & 0x1 == 0:
+    if tr.frame.code.co_flags & 0x1 == 0:
         raise unsupported_call("locals()", "in a class body cannot be traced")
-    if frame.listed is None or sys.version_info >= (3, 13):
-        frame.listed = DictValue(dict, {})
-    for name, value in frame.variables().items():
-        if value is not None:
-            frame.listed.setitem(tr, ConstantValue(name), value)
-        elif name in frame.listed.entries:
-            frame.listed.delitem(tr, ConstantValue(name))
-    return frame.listed
+    return tr.frame.listing(tr)
 
 
 @rule(setattr)
