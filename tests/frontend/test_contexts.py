@@ -14,25 +14,16 @@ import minicompile
 from tests.support import assert_same
 
 from .conftest import assert_like_eager
+from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4) / 8
 G = X.clone().requires_grad_()
-ONE_GRAPH: dict[str, Any] = {}
-CORRECT: dict[str, Any] = {}
+ONE_GRAPH, CORRECT = Programs(), Programs()
+one_graph, correct = ONE_GRAPH.program, CORRECT.program
 
 
-def one_graph(fn: Any) -> Any:
-    ONE_GRAPH[fn.__name__] = fn
-    return fn
-
-
-def correct(fn: Any) -> Any:
-    CORRECT[fn.__name__] = fn
-    return fn
-
-
-@one_graph
+@one_graph()
 def set_grad_enabled_as_function(x: Tensor) -> Any:
     torch.set_grad_enabled(False)
     y = x * 2
@@ -40,7 +31,7 @@ def set_grad_enabled_as_function(x: Tensor) -> Any:
     return y.requires_grad, (x * 3).requires_grad, y
 
 
-@one_graph
+@one_graph()
 def set_grad_enabled_as_block(x: Tensor) -> Any:
     with torch.set_grad_enabled(x.shape[0] > 100):
         y = x * 2
@@ -48,7 +39,7 @@ def set_grad_enabled_as_block(x: Tensor) -> Any:
     return y, inside, torch.is_grad_enabled(), x * 3
 
 
-@one_graph
+@one_graph()
 def decorators_inside(x: Tensor) -> Any:
     @torch.no_grad()
     def frozen(t: Tensor) -> Tensor:
@@ -75,14 +66,14 @@ def outside_enabled(x: Tensor) -> Tensor:
     return x * 2
 
 
-@one_graph
+@one_graph()
 def decorators_outside(x: Tensor) -> Any:
     with torch.no_grad():
         y = outside_enabled(x)
     return outside_set(x), y
 
 
-@one_graph
+@one_graph()
 def grad_mode_and_exceptions(x: Tensor) -> Any:
     log = []
     try:
@@ -97,7 +88,7 @@ def grad_mode_and_exceptions(x: Tensor) -> Any:
     return x, log, torch.is_grad_enabled()
 
 
-@one_graph
+@one_graph()
 def autocast_block(x: Tensor) -> Any:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = x @ x.T
@@ -107,7 +98,7 @@ def autocast_block(x: Tensor) -> Any:
     return y, z, x @ x.T, inside
 
 
-@one_graph
+@one_graph()
 def autocast_decorator(x: Tensor) -> Any:
     @torch.autocast("cpu", dtype=torch.bfloat16)
     def product(t: Tensor) -> Tensor:
@@ -116,7 +107,7 @@ def autocast_decorator(x: Tensor) -> Any:
     return product(x), x @ x.T
 
 
-@one_graph
+@one_graph()
 def context_managers_from_contextlib(x: Tensor) -> Any:
     log: list[Any] = []
 
@@ -142,14 +133,14 @@ def context_managers_from_contextlib(x: Tensor) -> Any:
     return decorated(x), log
 
 
-@correct
+@correct()
 def record_function(x: Tensor) -> Any:
     with torch.profiler.record_function("name"):
         y = x * 2
     return y + 1
 
 
-@correct
+@correct()
 def checkpointed(x: Tensor) -> Any:
     def block(t: Tensor) -> Tensor:
         return torch.relu(t * 2).sin()
@@ -157,7 +148,7 @@ def checkpointed(x: Tensor) -> Any:
     return checkpoint(block, x, use_reentrant=False) + 1
 
 
-@correct
+@correct()
 def function_transforms(x: Tensor) -> Any:
     def loss(t: Tensor) -> Tensor:
         return (t**2).sum()
@@ -176,12 +167,12 @@ class Double(torch.autograd.Function):
         return grad * 20
 
 
-@correct
+@correct()
 def autograd_function(x: Tensor) -> Any:
     return Double.apply(x + 1) * 3
 
 
-@correct
+@correct()
 def numpy_calls(x: Tensor) -> Any:
     import numpy as np
 
@@ -203,19 +194,19 @@ class Wrapper:
         return Wrapper(func(*unwrapped, **(kwargs or {})))
 
 
-@correct
+@correct()
 def overriding_objects(x: Tensor) -> Any:
     w = Wrapper(x)
     return torch.add(w, 1).value, torch.relu(w).value, (x + w).value
 
 
-@correct
+@correct()
 def tensor_subclass(x: Tensor) -> Any:
     y = x.detach().as_subclass(Logged)
     return type(y * 2) is Logged, (y + 1).as_subclass(Tensor)
 
 
-@correct
+@correct()
 def saved_tensor_hooks(x: Tensor) -> Any:
     log: list[str] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: log.append("pack") or t, lambda t: t):
@@ -223,7 +214,7 @@ def saved_tensor_hooks(x: Tensor) -> Any:
     return y, len(log) >= 1
 
 
-@correct
+@correct()
 def device_and_dtype_contexts(x: Tensor) -> Any:
     with torch.device("cpu"):
         y = torch.zeros(2)
@@ -236,7 +227,7 @@ def device_and_dtype_contexts(x: Tensor) -> Any:
     return x + 1, y, z, torch.ones(1).dtype
 
 
-@correct
+@correct()
 def random_state(x: Tensor) -> Any:
     torch.manual_seed(3)
     a = torch.rand(2)
@@ -251,7 +242,7 @@ def random_state(x: Tensor) -> Any:
 
 @pytest.mark.parametrize("name", ONE_GRAPH)
 def test_one_graph_like_eager(name: str) -> None:
-    fn = ONE_GRAPH[name]
+    fn, _ = ONE_GRAPH[name]
     compiled = minicompile.compile(fn, backend="eager", fullgraph=True)
     for _ in range(2):
         assert_same(compiled(G), fn(G))
@@ -260,7 +251,7 @@ def test_one_graph_like_eager(name: str) -> None:
 
 @pytest.mark.parametrize("name", CORRECT)
 def test_like_eager(name: str) -> None:
-    fn = CORRECT[name]
+    fn, _ = CORRECT[name]
     compiled = minicompile.compile(fn, backend="eager")
     for _ in range(2):
         assert_same(compiled(G), fn(G))

@@ -16,18 +16,15 @@ import minicompile
 from tests.support import assert_same
 
 from .conftest import assert_like_eager
+from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4) / 8
-MODULES: dict[str, Any] = {}
+MODULES = Programs()
+module = MODULES.program
 
 
-def module(fn: Any) -> Any:
-    MODULES[fn.__name__] = fn
-    return fn
-
-
-@module
+@module()
 def sequential() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Sequential(nn.LayerNorm(4), nn.Identity()))
 
@@ -53,7 +50,7 @@ class Lists(nn.Module):
         return x + self.shifts["s"]
 
 
-@module
+@module()
 def lists() -> nn.Module:
     return Lists()
 
@@ -69,7 +66,7 @@ class Tied(nn.Module):
         return self.head(x), self.embed.weight.sum(), self.head.weight is self.embed.weight
 
 
-@module
+@module()
 def weight_tying() -> nn.Module:
     return Tied()
 
@@ -92,7 +89,7 @@ class Stateful(nn.Module):
         return x + self.total, len(self.history), self.cache
 
 
-@module
+@module()
 def attributes_changed_in_forward() -> nn.Module:
     return Stateful()
 
@@ -105,7 +102,7 @@ class Constructing(nn.Module):
         return pool(block(x) + nn.Identity()(x)) + drop(nn.GELU()(x)).sum()
 
 
-@module
+@module()
 def constructed_in_forward() -> nn.Module:
     return Constructing()
 
@@ -126,7 +123,7 @@ class ConstructingOwn(nn.Module):
         return made(x), made.training, len(list(made.children()))
 
 
-@module
+@module()
 def own_module_constructed_in_forward() -> nn.Module:
     return ConstructingOwn()
 
@@ -152,7 +149,7 @@ class Hooked(nn.Module):
         return self.linear(x)
 
 
-@module
+@module()
 def forward_hooks() -> nn.Module:
     return Hooked()
 
@@ -162,14 +159,14 @@ class Symmetric(nn.Module):
         return weight.triu() + weight.triu(1).transpose(-1, -2)
 
 
-@module
+@module()
 def parametrization() -> nn.Module:
     linear = nn.Linear(4, 4)
     parametrize.register_parametrization(linear, "weight", Symmetric())
     return nn.Sequential(linear, nn.ReLU())
 
 
-@module
+@module()
 def weight_norm() -> nn.Module:
     return nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 4)))
 
@@ -194,7 +191,7 @@ class Introspective(nn.Module):
         )  # fmt: skip
 
 
-@module
+@module()
 def introspection() -> nn.Module:
     return Introspective()
 
@@ -236,7 +233,7 @@ class Derived(Base):
         return super().forward(x, bias=bias) + 1
 
 
-@module
+@module()
 def inheritance_and_attributes() -> nn.Module:
     return Residual(Derived())
 
@@ -255,7 +252,7 @@ class Rnn(nn.Module):
         return out, weights
 
 
-@module
+@module()
 def cells_and_attention() -> nn.Module:
     return Rnn()
 
@@ -266,7 +263,8 @@ def test_one_graph_like_eager(name: str, mode: str) -> None:
     import copy
 
     torch.manual_seed(0)
-    eager = MODULES[name]().train(mode == "train")
+    make, _ = MODULES[name]
+    eager = make().train(mode == "train")
     other = copy.deepcopy(eager)
     compiled = minicompile.compile(other, backend="eager", fullgraph=True)
     for _ in range(3):

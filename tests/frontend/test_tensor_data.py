@@ -14,11 +14,12 @@ from torch import nn
 import minicompile
 
 from ..support import assert_same
+from .programs import Programs
 
 X = torch.arange(8.0).reshape(2, 4) / 8
 Compile = Callable[[Any], Any]
-WHOLE: dict[str, Any] = {}
-BROKEN: dict[str, Any] = {}
+WHOLE, BROKEN = Programs(), Programs()
+whole, broken = WHOLE.program, BROKEN.program
 
 
 def layer(value: float = 0.5) -> nn.Linear:
@@ -33,17 +34,7 @@ def state(module: nn.Module) -> Any:
     return [(p.detach().clone(), p._version, p.grad) for p in module.parameters()]
 
 
-def whole(steps: Any) -> Any:
-    WHOLE[steps.__name__] = steps
-    return steps
-
-
-def broken(steps: Any) -> Any:
-    BROKEN[steps.__name__] = steps
-    return steps
-
-
-@whole
+@whole()
 def moving_average(compiled: Compile) -> Iterator[Any]:
     model, average = layer(1.0), layer(2.0)
 
@@ -58,7 +49,7 @@ def moving_average(compiled: Compile) -> Iterator[Any]:
         yield state(average), state(model)
 
 
-@whole
+@whole()
 def set_after_the_forward(compiled: Compile) -> Iterator[Any]:
     model = layer()
 
@@ -74,7 +65,7 @@ def set_after_the_forward(compiled: Compile) -> Iterator[Any]:
         yield y.detach(), state(model)
 
 
-@whole
+@whole()
 def clipped_and_filled(compiled: Compile) -> Iterator[Any]:
     model = layer()
 
@@ -87,7 +78,7 @@ def clipped_and_filled(compiled: Compile) -> Iterator[Any]:
     yield state(model)
 
 
-@whole
+@whole()
 def descent(compiled: Compile) -> Iterator[Any]:
     model = layer()
 
@@ -104,7 +95,7 @@ def descent(compiled: Compile) -> Iterator[Any]:
         yield state(model)
 
 
-@whole
+@whole()
 def swapped(compiled: Compile) -> Iterator[Any]:
     def swap(a, b):
         a.data, b.data = b.data, a.data
@@ -115,7 +106,7 @@ def swapped(compiled: Compile) -> Iterator[Any]:
         yield run(a, b), a.detach().clone(), b.detach().clone(), a.data_ptr() == b.data_ptr()
 
 
-@whole
+@whole()
 def shared(compiled: Compile) -> Iterator[Any]:
     def share(p, q):
         p.data = q.data
@@ -127,7 +118,7 @@ def shared(compiled: Compile) -> Iterator[Any]:
         yield run(p, q), p.detach().clone(), q.detach().clone(), p.data_ptr() == q.data_ptr()
 
 
-@whole
+@whole()
 def views_of_data_and_the_tensor_itself(compiled: Compile) -> Iterator[Any]:
     def write(p):
         flat = p.data.view(-1)
@@ -143,7 +134,7 @@ def views_of_data_and_the_tensor_itself(compiled: Compile) -> Iterator[Any]:
         yield total.detach(), flat, p.detach().clone(), p.grad, p._version
 
 
-@whole
+@whole()
 def an_error_behind_a_write(compiled: Compile) -> Iterator[Any]:
     def write(x, y, places):
         x.data.mul_(3)
@@ -158,7 +149,7 @@ def an_error_behind_a_write(compiled: Compile) -> Iterator[Any]:
         yield x.clone(), x._version
 
 
-@broken
+@broken()
 def used_after_it_was_set(compiled: Compile) -> Iterator[Any]:
     def use(p, x):
         p.data = x * 2
@@ -170,7 +161,7 @@ def used_after_it_was_set(compiled: Compile) -> Iterator[Any]:
         yield y.detach(), y.requires_grad, data.data_ptr() == p.data_ptr(), p.detach().clone()
 
 
-@broken
+@broken()
 def set_to_another_kind(compiled: Compile) -> Iterator[Any]:
     def change(p, x):
         p.data = x[:1].double()
@@ -189,7 +180,7 @@ def test_like_eager(name: str, backend: str) -> None:
         made.append(minicompile.compile(fn, backend=backend, fullgraph=name in WHOLE))
         return made[-1]
 
-    steps = {**WHOLE, **BROKEN}[name]
+    steps, _ = {**WHOLE, **BROKEN}[name]
     for actual, expected in zip(steps(compiled), steps(lambda fn: fn), strict=True):
         assert_same(actual, expected)
     assert bool(made[0].breaks) == (name in BROKEN)
