@@ -27,6 +27,7 @@ import torch
 from ..ir.eager_ops import strided
 from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.ops import CREATION
+from ..ir.retyped import view_as
 from ..ir.symbols import dim_text, evaluate, free_symbols
 from ..ir.types import Shape, SizeType, TensorType
 from ..runtime.cuda_graph_memory import Kept
@@ -457,10 +458,19 @@ class _Writer:
         where = "" if offset == 0 else f", {name}.storage_offset() + {dim_text(offset)}"
         return f"{name}.as_strided({_tuple(shape)}, {_tuple(strides)}{where})"
 
+    def _view_of(self, name: str, node: Node, view: InputView | BufferView) -> str:
+        """A view of the node in the variable, maybe in another dtype."""
+        type = view.type
+        if type.dtype is node.tensor.dtype:
+            return self._as_strided(name, type.shape, type.strides, view.offset)
+        dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
+        places = f"{_tuple(type.shape)}, {_tuple(type.strides)}, {dim_text(view.offset)}"
+        return f"{self._bind('view_as', view_as)}({name}, {dtype}, {places})"
+
     def _output(self, out: Any, arguments: list[str]) -> str:
         if isinstance(out, InputView):
             name = arguments[out.input]
-            return name if out.whole else self._as_strided(name, out.type.shape, out.type.strides, out.offset)
+            return name if out.whole else self._view_of(name, self.graph.inputs[out.input], out)
         if isinstance(out, BufferView):
             return self._buffer_view(out)
         return self._value(out)
@@ -471,12 +481,12 @@ class _Writer:
         if key not in self.derived:
             whole = self._tensor(out.buffer)
             type = out.type
-            is_whole = type.shape == out.buffer.tensor.shape and type.strides == out.buffer.tensor.strides
+            is_whole = type == out.buffer.tensor
             if out.offset == 0 and is_whole and out.buffer not in self.given_out:
                 text = whole  # the buffer itself; another view of all of it is another tensor object
                 self.given_out.add(out.buffer)
             else:
-                text = self._as_strided(whole, type.shape, type.strides, out.offset)
+                text = self._view_of(whole, out.buffer, out)
             self.derived[key] = f"out{len(self.derived)}_{len(self.lines)}"
             self._line(f"{self.derived[key]} = {text}")
         return self.derived[key]

@@ -35,7 +35,8 @@ class Whole:
 class View:
     """An output that is a view of an input, or of a result: of `type`'s shape and strides, `offset` elements on.
 
-    `detached`: autograd does not see it. `key` is equal for outputs that are one tensor object.
+    `detached`: autograd does not see it. `key` is equal for outputs that are one tensor object. `retyped`: it shows the
+    memory in another dtype.
     """
 
     of_input: bool
@@ -44,6 +45,7 @@ class View:
     offset: Any
     detached: bool
     key: int
+    retyped: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from .called_operators import Flattened, FromOwnStart, FromState, Recording, Sav
 from .ops import POINTWISE, REDUCTIONS, SCANS
 from .reference import gather as _gather
 from .reference import pointwise
+from .retyped import view_as
 
 __all__ = ["Flattened", "FromOwnStart", "FromState", "Recording", "SavingState"]
 
@@ -62,6 +63,8 @@ def strided(x: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return result.as_strided(x.shape, tuple(strides))
 
 
-def view(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> torch.Tensor:
-    """A view of x's own memory; `offset` counts from x's first element."""
-    return x.as_strided(tuple(shape), tuple(strides), x.storage_offset() + offset)
+def view(
+    x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A view of x's own memory, maybe in another dtype; `offset` counts from x's first element."""
+    return view_as(x, dtype or x.dtype, shape, strides, offset)

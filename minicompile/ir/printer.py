@@ -288,13 +288,13 @@ class _Printer:
 
     def _input_view(self, out: InputView) -> str:
         name = self.names[self.graph.inputs[out.input]]
-        return name if out.whole else _view_text(name, out)
+        return name if out.whole else _view_text(name, self.graph.inputs[out.input], out)
 
     def _buffer_view(self, out: BufferView, index: int) -> str:
         """Equal views are one object, bound to a name the first time."""
         name = f"view_{self.graph.outputs.index(out) + 1}"
         if out not in self.graph.outputs[:index]:
-            self.lines.append(f"{name} = {_view_text(self._ref(out.buffer), out)}")
+            self.lines.append(f"{name} = {_view_text(self._ref(out.buffer), out.buffer, out)}")
         return name
 
 
@@ -325,8 +325,9 @@ def _bare(text: str) -> str:
     return text if inner.endswith(",") or not inner else inner
 
 
-def _view_text(name: str, out: InputView | BufferView) -> str:
-    return f"ops.view({name}, {_tuple(out.type.shape)}, {_tuple(out.type.strides)}, {dim_text(out.offset)})"
+def _view_text(name: str, node: Node, out: InputView | BufferView) -> str:
+    dtype = "" if out.type.dtype is node.tensor.dtype else f", {out.type.dtype}"
+    return f"ops.view({name}, {_tuple(out.type.shape)}, {_tuple(out.type.strides)}, {dim_text(out.offset)}{dtype})"
 
 
 def _tuple(dims: Sequence[Any]) -> str:

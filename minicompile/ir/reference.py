@@ -16,6 +16,7 @@ import torch
 
 from .graph import BufferView, Graph, InputView, Node
 from .ops import POINTWISE, REDUCTIONS, SCANS, is_pointwise
+from .retyped import view_as
 from .symbols import evaluate, evaluate_scalar
 from .types import SizeType, TensorType
 
@@ -226,8 +227,8 @@ def _outputs_before_writes(graph: Graph, values: Mapping[Node, Any], sizes: Size
 
 
 def _strided(base: torch.Tensor, type: TensorType, offset: Any, sizes: Sizes) -> torch.Tensor:
-    start = base.storage_offset() + evaluate(offset, sizes)
-    return base.as_strided(shape_of(type.shape, sizes), shape_of(type.strides, sizes), start)
+    places = shape_of(type.shape, sizes), shape_of(type.strides, sizes), evaluate(offset, sizes)
+    return view_as(base, type.dtype, *places)
 
 
 def _input_view(out: InputView, inputs: Sequence[Any], sizes: Sizes) -> torch.Tensor:

@@ -19,6 +19,7 @@ import torch
 from ..config import config
 from ..ir.graph import BufferView, Graph, GraphBuilder, InputView, Node
 from ..ir.ops import VIEWS
+from ..ir.retyped import offset_between
 from ..ir.symbols import is_size_of_input, is_static, same_dim, to_dim, to_dims
 from ..ir.types import SizeType, TensorType
 from ..torch_compat import symbol_hint
@@ -77,7 +78,7 @@ class Converter(Emitter):
             return InputView(out.input, type_of(out.value), to_dim(out.offset), out.whole)
         if isinstance(out, SharedValue):
             if out.key not in shared:
-                offset = to_dim(out.value.storage_offset() - out.base.storage_offset())
+                offset = to_dim(offset_between(out.value, out.base))
                 shared[out.key] = BufferView(self.value(out.base), type_of(out.value), offset)
             return shared[out.key]
         return self.value(out)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..ir.call_plan import CallPlan, Own, View, Whole, Write
+from ..ir.retyped import offset_between
 from ..ir.symbols import to_dim
 from ..ir.types import TensorType
 from .errors import LoweringError
@@ -133,15 +134,15 @@ class _Planner:
         return Whole(whole) if whole is not None else self._view(out, self.wrappers[index], True, index)
 
     def _view(self, out: Any, base: Any, of_input: bool, index: int) -> View:
-        if out.dtype != base.dtype or out.is_conj() or out.is_neg():
-            raise LoweringError("an output is a view with another dtype or lazy bits")
+        if out.is_conj() or out.is_neg():
+            raise LoweringError("an output is a view with lazy bits")
         if not is_plain_view(out, base):
             raise LoweringError("an output shares memory with a tensor that it does not depend on as a plain view")
-        offset = to_dim(out.storage_offset() - base.storage_offset())
+        offset = to_dim(offset_between(out, base))
         if not of_input and not _is_inside(out, base):
             raise LoweringError("outputs share memory that none of them covers")
         detached = base.requires_grad and not out.requires_grad
-        return View(of_input, index, _type_of(out), offset, detached, id(out))
+        return View(of_input, index, _type_of(out), offset, detached, id(out), out.dtype is not base.dtype)
 
 
 def _type_of(out: torch.Tensor) -> TensorType:
@@ -178,8 +179,9 @@ def is_plain_view(out: Any, base: Any) -> bool:
 
 def _is_inside(out: Any, base: Any) -> bool:
     """Whether a view lies in a dense base; unknown (symbolic) ones that autograd made as views do."""
-    start = out.storage_offset() - base.storage_offset()
+    start = offset_between(out, base)
     reach = start + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
     if isinstance(reach, int) and isinstance(base.numel(), int):
-        return start >= 0 and (out.numel() == 0 or reach < max(base.numel(), 1))
+        ends_at, size = (reach + 1) * out.element_size(), max(base.numel(), 1) * base.element_size()
+        return start >= 0 and (out.numel() == 0 or ends_at <= size)
     return bool(out._is_view() and out._base is base)

@@ -24,6 +24,7 @@ from ..ir.called_operators import flattened
 from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
+from ..ir.retyped import offset_between
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import restore_modes, save_modes
 from . import rng_states
@@ -393,9 +394,9 @@ def _alias(index: int, wrappers: list[Any], out: torch.Tensor, value: torch.Tens
     if whole is not None:
         return InputAlias(whole, value, 0, True)
     source = wrappers[index]
-    if out.dtype != source.dtype or out.is_conj() or out.is_neg():
-        raise LoweringError(f"an output is a view of input {index} with another dtype or lazy bits")
-    return InputAlias(index, value, out.storage_offset() - source.storage_offset(), False)
+    if out.is_conj() or out.is_neg():
+        raise LoweringError(f"an output is a view of input {index} with lazy bits")
+    return InputAlias(index, value, offset_between(out, source), False)
 
 
 def _shared(result: Trace, out: torch.Tensor, value: torch.Tensor) -> Any:
@@ -404,7 +405,5 @@ def _shared(result: Trace, out: torch.Tensor, value: torch.Tensor) -> Any:
     for call in result.calls:
         for candidate in call.results:
             if isinstance(candidate, torch.Tensor) and _storage(candidate) == storage:
-                if candidate.dtype != value.dtype:
-                    raise LoweringError("two outputs share memory in different dtypes")
                 return SharedValue(candidate, value, id(out))
     raise LoweringError("two outputs share memory that no recorded call made")

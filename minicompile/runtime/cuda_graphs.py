@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from ..ir.retyped import offset_between, view_as
 from .cuda_graph_memory import Asked, Kept, capture
 
 log = logging.getLogger(__name__)
@@ -125,9 +126,9 @@ def _view_of(place: InputPlace, result: torch.Tensor, args: Sequence[Any]) -> Ca
     index = place.index
     if place.whole:
         return lambda args, made: args[index]
-    shape, strides = tuple(result.shape), result.stride()
-    offset = result.storage_offset() - args[index].storage_offset()
-    return lambda args, made: args[index].as_strided(shape, strides, args[index].storage_offset() + offset)
+    shape, strides, dtype = tuple(result.shape), result.stride(), result.dtype
+    offset = offset_between(result, args[index])
+    return lambda args, made: view_as(args[index], dtype, shape, strides, offset)
 
 
 def _like(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

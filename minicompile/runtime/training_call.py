@@ -22,6 +22,7 @@ import torch
 
 from ..ir.call_plan import CallPlan, Own, View, Whole, Write
 from ..ir.graph import Node
+from ..ir.retyped import view_as
 from ..ir.symbols import dim_text, free_symbols
 from ..ir.types import SizeType
 
@@ -37,7 +38,8 @@ def make_call(
         pair: inputs → results.
         grad_mode: the mode in which calls come; the pair and recorded writes run with gradients recorded.
     """
-    namespace = {"math": math, "pair": pair, "no_grad": torch.no_grad, "enable_grad": torch.enable_grad}
+    modes = {"no_grad": torch.no_grad, "enable_grad": torch.enable_grad}
+    namespace = {"math": math, "torch": torch, "view_as": view_as, "pair": pair, **modes}
     writer = _Writer(plan, inputs, grad_mode, namespace)
     source = writer.run()
     filename = f"<minicompile {name} call {next(_serial)}>"
@@ -104,9 +106,12 @@ class _Writer:
         """The view, as autograd is to know it: not at all, or as a view that it differentiates."""
         base = f"a{out.index}" if out.of_input else f"r[{out.index}]"
         source = f"{base}.detach()" if out.detached else base
-        offset = "" if out.offset == 0 else f" + {dim_text(out.offset)}"
-        place = f"{base}.storage_offset(){offset}"
-        text = f"{source}.as_strided({_tuple(out.type.shape)}, {_tuple(out.type.strides)}, {place})"
+        shape, strides = _tuple(out.type.shape), _tuple(out.type.strides)
+        if out.retyped:
+            text = f"view_as({source}, {out.type.dtype}, {shape}, {strides}, {dim_text(out.offset)})"
+        else:
+            offset = "" if out.offset == 0 else f" + {dim_text(out.offset)}"
+            text = f"{source}.as_strided({shape}, {strides}, {base}.storage_offset(){offset})"
         self._line(f"{name} = {text}", needs_grad=not out.detached)
 
     def _constant(self, value: Any) -> str:
