@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..runtime.cuda_graphs import GraphedCall
 from .compiled import CompiledGraph, KernelInfo
 from .cpp_tune import TunedKernel
 from .native_units import load_kernels
@@ -69,6 +68,8 @@ def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
     """Raises ValueError for what is no CompiledGraph of C++ kernels alone."""
     if not isinstance(compiled, CompiledGraph) or any(kernel.language != "cpp" for kernel in compiled.kernels):
         raise ValueError("only graphs of C++ kernels are stored")
+    from ..runtime.cuda_graphs import GraphedCall
+
     if isinstance(compiled.call, GraphedCall):
         raise ValueError("what is recorded as CUDA graphs belongs to its process")
     objects = {name: _packed(value) for name, value in compiled.objects.items()}

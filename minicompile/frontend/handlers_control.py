@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .interpreter import opcode
-from .refusals import decide
+from .raising_branches import decide
 from .values.constant import ConstantValue
 from .versions import FOR_ITER_POPS, SEND_POPS
 

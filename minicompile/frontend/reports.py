@@ -84,8 +84,9 @@ def _log_compiled(graph: CompiledGraph) -> None:
         if graph.ir_before is not None:
             _IR("%s before the passes:\n%s", graph.name, graph.ir_before)
         _IR("%s after the passes:\n%s", graph.name, graph.ir)
-    for decision in graph.decisions:
-        _FUSION("%s: %s", graph.name, decision)
+    if _FUSION.on:  # a recalled graph unpacks its decisions when they are asked for
+        for decision in graph.decisions:
+            _FUSION("%s: %s", graph.name, decision)
     if _KERNELS.on:
         _KERNELS("%s", graph.describe().partition("\n  fusion:")[0])
     if _CODE.on:

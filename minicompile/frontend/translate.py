@@ -40,7 +40,7 @@ from .graph import GraphBuilder
 from .inference_regions import settle
 from .interpreter import MAX_STEPS, advance
 from .layout import argument_names, call_like
-from .refusals import checks
+from .raising_branches import checks
 from .segments import Entry, GraphRecord, Segment
 from .side_effects import EffectRecord
 from .sources import FreeCellSource, FunctionSource, Source
