@@ -29,6 +29,7 @@ from ..symbolic_forms import symbolic_form
 from ..torch_compat import restore_modes, save_modes
 from . import rng_states
 from .errors import LoweringError
+from .kept_layouts import KeptLayouts
 from .substitutes import SUBSTITUTES
 from .writing_operators import without_writes
 
@@ -252,7 +253,7 @@ def _attribute(module: Any, path: str) -> Any:
 def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
     """Walk the FX graph once; returns the flat list of its results."""
     env: dict[Any, Any] = {}
-    placeholders = iter(inputs)
+    placeholders, layouts = iter(inputs), KeptLayouts(inputs)
     for node in gm.graph.nodes:
         recorder.origin = origin_of(node)
         if node.op == "placeholder":
@@ -263,7 +264,9 @@ def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: 
             result = _fill(node.args[0], env)
             return list(result) if isinstance(result, (tuple, list)) else [result]
         elif node.target is not torch._C._set_grad_enabled or recorder.sets_grad_mode:
-            env[node] = _evaluate(node, _fill(node.args, env), _fill(node.kwargs, env), recorder)
+            args = _fill(node.args, env)
+            env[node] = _evaluate(node, args, _fill(node.kwargs, env), recorder)
+            layouts.after(node.target, args)
     raise LoweringError("the FX graph has no output node")
 
 

@@ -1,0 +1,67 @@
+"""Inputs that are written keep their layout.
+
+In: the wrappers of inputs with gaps or turned dimensions, after each call of the graph. Out: the same, laid out as they
+were. Functionalization puts the result of a pure operator in the place of what is written, and takes over its strides,
+which are those of a new tensor. What the graph does next hangs on them: whether `contiguous()` is a copy, say.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+
+class KeptLayouts:
+    """The inputs of one trace, by their wrappers, that a write could lay out anew."""
+
+    def __init__(self, wrappers: list[Any]) -> None:
+        self.watched = [_Watched(wrapper) for wrapper in wrappers if _may_change(wrapper)]
+
+    def after(self, target: Any, args: Any) -> None:
+        """The graph has called `target`."""
+        for one in self.watched:
+            if one.wrapper._version != one.version:
+                one.version = one.wrapper._version
+                one.is_turned |= bool(args) and args[0] is one.wrapper and _turns(_name(target))
+                one.restore()
+
+
+class _Watched:
+    def __init__(self, wrapper: Any) -> None:
+        self.wrapper = wrapper
+        self.version = wrapper._version
+        self.value = torch._from_functional_tensor(wrapper)
+        self.is_turned = False
+        """Whether the program itself has changed how it is laid out."""
+
+    def restore(self) -> None:
+        torch._sync(self.wrapper)
+        if self.is_turned or self.wrapper.stride() == self.value.stride():
+            return
+        torch._disable_functionalization()
+        try:
+            laid_out = torch.ops.aten.copy.default(self.value, torch._from_functional_tensor(self.wrapper))
+        finally:
+            torch._enable_functionalization(reapply_views=True)
+        torch._functionalize_replace(self.wrapper, laid_out)
+        torch._functionalize_commit_update(self.wrapper)
+        torch._sync(self.wrapper)
+
+
+def _may_change(wrapper: Any) -> bool:
+    is_tensor = isinstance(wrapper, torch.Tensor) and torch._is_functional_tensor(wrapper)
+    return is_tensor and not wrapper.is_contiguous()
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
+
+
+@functools.cache
+def _turns(name: str) -> bool:
+    """Whether a method changes how a tensor is laid out, as `t_` does."""
+    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
+    overloads = packet.overloads() if packet is not None else ()
+    return any(torch.Tag.inplace_view in getattr(packet, overload).tags for overload in overloads)

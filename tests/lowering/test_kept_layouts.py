@@ -1,0 +1,80 @@
+"""Writes to inputs with gaps or turned dimensions: they stay laid out as they are, for what the graph does next too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from minicompile.lowering import LoweringError
+
+from ..training.support import check as check_compiled
+from .support import lowered
+
+
+def with_gaps() -> torch.Tensor:
+    return torch.arange(12.0).reshape(3, 4)[:, 1:]
+
+
+def copies(x):
+    x.add_(1)
+    return x.contiguous().mul_(5), x.reshape(-1).sub_(3), x.t(), x[:, 1:]
+
+
+def through_views(x):
+    x.t().add_(1)
+    x.unsqueeze(0).mul_(2)
+    x.detach().sub_(3)
+    return x.flatten().add_(1), x
+
+
+def places(x):
+    x.masked_fill_(x > 3, 0.0)
+    x[:, 0].fill_(3)
+    x[1].copy_(x[0])
+    return x.contiguous().add_(1), x * 2
+
+
+def product(x):
+    x.addmm_(x, torch.ones(3, 3))
+    return x.contiguous().add_(1), x
+
+
+PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "returned": lambda x: x.add_(1),
+    "turned": lambda x: x.t().relu_(),
+    "copies": copies,
+    "through views": through_views,
+    "places": places,
+    "product": product,
+}
+
+
+@pytest.mark.parametrize("made", [with_gaps, lambda: with_gaps().t(), lambda: with_gaps().clone().t()])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_like_eager(check, name, made):
+    check(PROGRAMS[name], made())
+    check_compiled(PROGRAMS[name], made(), backward=lambda outputs: None)
+    check_compiled(PROGRAMS[name], made(), backward=lambda outputs: None, dynamic=True)
+
+
+def test_beside_gradients():
+    def function(buffer, w):
+        buffer.add_(w)
+        before = buffer.contiguous() * 2
+        buffer.mul_(w)
+        return before, buffer, buffer.t()
+
+    check_compiled(function, with_gaps(), with_gaps().clone().requires_grad_())
+
+
+def test_a_program_that_turns_a_written_input_is_refused():
+    def turned(x):
+        x.add_(1)
+        x.t_()
+        return x * 2
+
+    with pytest.raises(LoweringError, match="changed in place"):
+        lowered(turned, with_gaps())
