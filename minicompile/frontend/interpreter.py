@@ -109,6 +109,7 @@ def load_handlers() -> None:
         hashing,
         heaps,
         inner_gradients,
+        introspection,
         itertools_rules,
         known_results,
         lazy_properties,

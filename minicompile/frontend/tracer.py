@@ -79,6 +79,8 @@ class Tracer:
         self._globals: dict[tuple[int, str], Value] = {}
         self._shadowed: dict[int, Any] = {}
         self._hashed: dict[int, Value] = {}
+        self.address_keys: set[str] = set()
+        """Which of "ids" of objects and "numbers" that could be such are keys; see values.hashing."""
         self.data_reads: list[DataRead] = []
         self.shown: frozenset[Source] = frozenset()
         """The tensors from outside of which what `data` gives is an input of its own."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.constants import is_numpy_number
-from ..breaks import unsupported_call
+from ..breaks import unsupported, unsupported_call
 from .base import NotConstant, Value, fail
 from .callables import rule
 from .classes import ClassValue
 from .constant import ConstantValue, specialized
 from .containers import SequenceValue
 from .functions import FunctionValue
+from .identities import IdentityValue
 from .objects import ObjectValue, static_lookup
 
 if TYPE_CHECKING:
@@ -62,7 +63,27 @@ def key_of(tr: Tracer, value: Value) -> Any:
         hash(raw)
     except TypeError as error:
         fail(error, is_exact=True)
+    _note_numbers(tr, raw)
     return raw
+
+
+_FIRST_ADDRESS = 1 << 16
+
+
+def _note_numbers(tr: Tracer, raw: Any) -> None:
+    """Numbers that could be the ids of objects are keys."""
+    if type(raw) is tuple:
+        for part in raw:
+            _note_numbers(tr, part)
+    elif type(raw) is int and raw >= _FIRST_ADDRESS:
+        _note_addresses(tr, "numbers")
+
+
+def _note_addresses(tr: Tracer, what: str) -> None:
+    """Ids of objects are not known while tracing, so that no other number may stand beside them."""
+    tr.address_keys.add(what)
+    if len(tr.address_keys) > 1:
+        raise unsupported("Looking for the id() of an object among numbers cannot be traced.")
 
 
 def _key_of_object(tr: Tracer, value: Value) -> Any:
@@ -70,6 +91,9 @@ def _key_of_object(tr: Tracer, value: Value) -> Any:
         return value
     if isinstance(value, SequenceValue) and issubclass(value.kind, tuple):
         return tuple(key_of(tr, element) for element in value.elements)
+    if isinstance(value, IdentityValue):
+        _note_addresses(tr, "ids")
+        return HashedKey(tr, value, id(value.of))
     if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
         tr.hashed_by_identity(value)
         return value
@@ -97,7 +121,7 @@ def _hash(tr: Tracer, obj: Value) -> Value:
     if isinstance(value, ObjectValue):
         return ConstantValue(_own_hash(tr, value))
     raw = key_of(tr, value)
-    if not _is_hashed_by_value(raw):
+    if isinstance(value, IdentityValue) or not _is_hashed_by_value(raw):
         raise unsupported_call("hash()", "of an object that is hashed by its address cannot be traced")
     return ConstantValue(hash(raw))
 
