@@ -459,13 +459,13 @@ class _Writer:
         return f"{name}.as_strided({_tuple(shape)}, {_tuple(strides)}{where})"
 
     def _view_of(self, name: str, node: Node, view: InputView | BufferView) -> str:
-        """A view of the node in the variable, maybe in another dtype."""
+        """A view of the node in the variable, maybe in another dtype or with a lazy bit."""
         type = view.type
-        if type.dtype is node.tensor.dtype:
+        if type.dtype is node.tensor.dtype and not view.lazy:
             return self._as_strided(name, type.shape, type.strides, view.offset)
         dtype = self._bind(str(type.dtype).removeprefix("torch."), type.dtype)
         places = f"{_tuple(type.shape)}, {_tuple(type.strides)}, {dim_text(view.offset)}"
-        return f"{self._bind('view_as', view_as)}({name}, {dtype}, {places})"
+        return f"{self._bind('view_as', view_as)}({name}, {dtype}, {places}, {view.lazy!r})"
 
     def _output(self, out: Any, arguments: list[str]) -> str:
         if isinstance(out, InputView):
@@ -481,7 +481,7 @@ class _Writer:
         if key not in self.derived:
             whole = self._tensor(out.buffer)
             type = out.type
-            is_whole = type == out.buffer.tensor
+            is_whole = type == out.buffer.tensor and not out.lazy
             if out.offset == 0 and is_whole and out.buffer not in self.given_out:
                 text = whole  # the buffer itself; another view of all of it is another tensor object
                 self.given_out.add(out.buffer)

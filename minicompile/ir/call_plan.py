@@ -36,7 +36,7 @@ class View:
     """An output that is a view of an input, or of a result: of `type`'s shape and strides, `offset` elements on.
 
     `detached`: autograd does not see it. `key` is equal for outputs that are one tensor object. `retyped`: it shows the
-    memory in another dtype.
+    memory in another dtype. `lazy`: see `retyped.view_as`.
     """
 
     of_input: bool
@@ -46,6 +46,7 @@ class View:
     detached: bool
     key: int
     retyped: bool = False
+    lazy: str = ""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def strided(x: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
 
 
 def view(
-    x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0, dtype: torch.dtype | None = None
-) -> torch.Tensor:
-    """A view of x's own memory, maybe in another dtype; `offset` counts from x's first element."""
-    return view_as(x, dtype or x.dtype, shape, strides, offset)
+    x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0, dtype: torch.dtype | None = None,
+    lazy: str = "",
+) -> torch.Tensor:  # fmt: skip
+    """A view of x's own memory, maybe in another dtype or with a lazy bit; `offset` counts from x's first element."""
+    return view_as(x, dtype or x.dtype, shape, strides, offset, lazy)

@@ -81,13 +81,15 @@ class InputView:
     """A graph output that is a view of an input: rebuilt at run time on the caller's own tensor, after `writes`.
 
     `type` gives shape and strides; `offset` is the storage offset in elements relative to the input's own.
-    With the input's own shape and strides, `whole` is true and the input object itself is returned.
+    With the input's own shape and strides, `whole` is true and the input object itself is returned. `lazy`: see
+    `retyped.view_as`.
     """
 
     input: int
     type: TensorType
     offset: Any = 0
     whole: bool = False
+    lazy: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +98,13 @@ class BufferView:
 
     All BufferViews over one `buffer` share its storage: each is `buffer.as_strided(type.shape, type.strides, offset)`,
     where `buffer` is laid out by the strides of its own type. Outputs that are one and the same tensor object are one
-    and the same BufferView object.
+    and the same BufferView object. `lazy`: see `retyped.view_as`.
     """
 
     buffer: Node
     type: TensorType
     offset: Any = 0
+    lazy: str = ""
 
 
 Output = Node | InputView | BufferView | int | float | bool | None | Any

@@ -327,7 +327,9 @@ def _bare(text: str) -> str:
 
 def _view_text(name: str, node: Node, out: InputView | BufferView) -> str:
     dtype = "" if out.type.dtype is node.tensor.dtype else f", {out.type.dtype}"
-    return f"ops.view({name}, {_tuple(out.type.shape)}, {_tuple(out.type.strides)}, {dim_text(out.offset)}{dtype})"
+    lazy = f", lazy={out.lazy!r}" if out.lazy else ""
+    places = f"{_tuple(out.type.shape)}, {_tuple(out.type.strides)}, {dim_text(out.offset)}"
+    return f"ops.view({name}, {places}{dtype}{lazy})"
 
 
 def _tuple(dims: Sequence[Any]) -> str:

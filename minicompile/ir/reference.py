@@ -219,18 +219,18 @@ def _outputs_before_writes(graph: Graph, values: Mapping[Node, Any], sizes: Size
             if buffer not in buffers:
                 buffers[buffer] = lay_out(values[buffer], buffer.tensor, sizes, fresh=True)
             if out not in views:
-                views[out] = _strided(buffers[buffer], out.type, out.offset, sizes)
+                views[out] = _view_of(buffers[buffer], out, sizes)
             return views[out]
         return _argument(out, values, sizes)
 
     return [None if isinstance(out, InputView) else one(out) for out in graph.outputs]
 
 
-def _strided(base: torch.Tensor, type: TensorType, offset: Any, sizes: Sizes) -> torch.Tensor:
-    places = shape_of(type.shape, sizes), shape_of(type.strides, sizes), evaluate(offset, sizes)
-    return view_as(base, type.dtype, *places)
+def _view_of(base: torch.Tensor, out: InputView | BufferView, sizes: Sizes) -> torch.Tensor:
+    places = shape_of(out.type.shape, sizes), shape_of(out.type.strides, sizes), evaluate(out.offset, sizes)
+    return view_as(base, out.type.dtype, *places, out.lazy)
 
 
 def _input_view(out: InputView, inputs: Sequence[Any], sizes: Sizes) -> torch.Tensor:
     base = inputs[out.input]
-    return base if out.whole else _strided(base, out.type, out.offset, sizes)
+    return base if out.whole else _view_of(base, out, sizes)

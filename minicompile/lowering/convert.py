@@ -75,11 +75,11 @@ class Converter(Emitter):
 
     def _output(self, out: Any, shared: dict[int, BufferView]) -> Any:
         if isinstance(out, InputAlias):
-            return InputView(out.input, type_of(out.value), to_dim(out.offset), out.whole)
+            return InputView(out.input, type_of(out.value), to_dim(out.offset), out.whole, out.lazy)
         if isinstance(out, SharedValue):
             if out.key not in shared:
                 offset = to_dim(offset_between(out.value, out.base))
-                shared[out.key] = BufferView(self.value(out.base), type_of(out.value), offset)
+                shared[out.key] = BufferView(self.value(out.base), type_of(out.value), offset, out.lazy)
             return shared[out.key]
         return self.value(out)
 

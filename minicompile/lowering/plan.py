@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..ir.call_plan import CallPlan, Own, View, Whole, Write
-from ..ir.retyped import offset_between
+from ..ir.retyped import lazy_bit, offset_between
 from ..ir.symbols import to_dim
 from ..ir.types import TensorType
 from .errors import LoweringError
@@ -134,15 +134,16 @@ class _Planner:
         return Whole(whole) if whole is not None else self._view(out, self.wrappers[index], True, index)
 
     def _view(self, out: Any, base: Any, of_input: bool, index: int) -> View:
-        if out.is_conj() or out.is_neg():
-            raise LoweringError("an output is a view with lazy bits")
+        lazy = lazy_bit(out, base)
+        if lazy is None:
+            raise LoweringError("an output is a view with lazy bits of several kinds")
         if not is_plain_view(out, base):
             raise LoweringError("an output shares memory with a tensor that it does not depend on as a plain view")
         offset = to_dim(offset_between(out, base))
         if not of_input and not _is_inside(out, base):
             raise LoweringError("outputs share memory that none of them covers")
         detached = base.requires_grad and not out.requires_grad
-        return View(of_input, index, _type_of(out), offset, detached, id(out), out.dtype is not base.dtype)
+        return View(of_input, index, _type_of(out), offset, detached, id(out), out.dtype is not base.dtype, lazy)
 
 
 def _type_of(out: torch.Tensor) -> TensorType:

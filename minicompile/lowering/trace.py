@@ -24,7 +24,7 @@ from ..ir.called_operators import flattened
 from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
-from ..ir.retyped import offset_between
+from ..ir.retyped import lazy_bit, offset_between
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import restore_modes, save_modes
 from . import rng_states
@@ -57,6 +57,7 @@ class InputAlias:
     value: torch.Tensor
     offset: Any
     whole: bool
+    lazy: str
 
 
 @dataclass
@@ -66,6 +67,7 @@ class SharedValue:
     base: torch.Tensor
     value: torch.Tensor
     key: int
+    lazy: str
 
 
 @dataclass
@@ -395,11 +397,16 @@ def _constant_output(result: Trace, out: torch.Tensor, constants: dict[int, int]
 def _alias(index: int, wrappers: list[Any], out: torch.Tensor, value: torch.Tensor) -> InputAlias:
     whole = next((i for i, wrapper in enumerate(wrappers) if wrapper is out), None)
     if whole is not None:
-        return InputAlias(whole, value, 0, True)
+        return InputAlias(whole, value, 0, True, "")
     source = wrappers[index]
-    if out.is_conj() or out.is_neg():
-        raise LoweringError(f"an output is a view of input {index} with lazy bits")
-    return InputAlias(index, value, offset_between(out, source), False)
+    return InputAlias(index, value, offset_between(out, source), False, _lazy_bit(out, source))
+
+
+def _lazy_bit(view: torch.Tensor, base: torch.Tensor) -> str:
+    lazy = lazy_bit(view, base)
+    if lazy is None:
+        raise LoweringError("an output is a view with lazy bits of several kinds")
+    return lazy
 
 
 def _shared(result: Trace, out: torch.Tensor, value: torch.Tensor) -> Any:
@@ -408,5 +415,5 @@ def _shared(result: Trace, out: torch.Tensor, value: torch.Tensor) -> Any:
     for call in result.calls:
         for candidate in call.results:
             if isinstance(candidate, torch.Tensor) and _storage(candidate) == storage:
-                return SharedValue(candidate, value, id(out))
+                return SharedValue(candidate, value, id(out), _lazy_bit(value, candidate))
     raise LoweringError("two outputs share memory that no recorded call made")

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from ..ir.retyped import offset_between, view_as
+from ..ir.retyped import lazy_bit, offset_between, view_as
 from .cuda_graph_memory import Asked, Kept, capture
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,8 @@ def _view_of(place: InputPlace, result: torch.Tensor, args: Sequence[Any]) -> Ca
     if place.whole:
         return lambda args, made: args[index]
     shape, strides, dtype = tuple(result.shape), result.stride(), result.dtype
-    offset = offset_between(result, args[index])
-    return lambda args, made: view_as(args[index], dtype, shape, strides, offset)
+    offset, lazy = offset_between(result, args[index]), lazy_bit(result, args[index]) or ""
+    return lambda args, made: view_as(args[index], dtype, shape, strides, offset, lazy)
 
 
 def _like(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

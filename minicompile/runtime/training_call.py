@@ -107,8 +107,8 @@ class _Writer:
         base = f"a{out.index}" if out.of_input else f"r[{out.index}]"
         source = f"{base}.detach()" if out.detached else base
         shape, strides = _tuple(out.type.shape), _tuple(out.type.strides)
-        if out.retyped:
-            text = f"view_as({source}, {out.type.dtype}, {shape}, {strides}, {dim_text(out.offset)})"
+        if out.retyped or out.lazy:
+            text = f"view_as({source}, {out.type.dtype}, {shape}, {strides}, {dim_text(out.offset)}, {out.lazy!r})"
         else:
             offset = "" if out.offset == 0 else f" + {dim_text(out.offset)}"
             text = f"{source}.as_strided({shape}, {strides}, {base}.storage_offset(){offset})"

@@ -1,4 +1,4 @@
-"""Results that show the memory of an input, or of another result, in another dtype."""
+"""Results that show the memory of an input, or of another result, in another dtype, or as conjugates."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ REAL: dict[str, Callable[[torch.Tensor], Any]] = {
 COMPLEX: dict[str, Callable[[torch.Tensor], Any]] = {
     "parts of an input": lambda z: (z.real, z.imag.t()),
     "parts of a result": lambda z: ((y := z * 2).real, y.imag, y),
+    "conjugates of an input": lambda z: (z.conj(), z.conj().imag, z.mH[1:]),
+    "conjugates of a result": lambda z: ((y := z * 2), y.conj(), y.conj().imag, y.imag, y.mH),
+    "views of conjugates": lambda z: ((y := (z * 2).conj()).t(), y, y[1:].real),
     "parts of both": lambda z: (torch.view_as_real(z)[1], z.t().imag, (z * 2).real),
 }
 BOTH = [(name, fn, numbers) for name, fn in REAL.items()] + [(n, fn, complex_numbers) for n, fn in COMPLEX.items()]
@@ -55,6 +58,17 @@ def test_like_eager(check, name, function, made):
 @pytest.mark.parametrize("name", COMPLEX)
 def test_gradients_of_parts(name):
     check_gradients(COMPLEX[name], complex_numbers().clone().requires_grad_())
+
+
+def test_conjugates_that_are_written():
+    def function(z):
+        of_input, y = z.conj(), z * 2
+        of_input.mul_(1j)
+        of_result = y.conj()
+        of_result[0] = 1 + 2j
+        return of_input, y, of_result
+
+    check_gradients(function, complex_numbers(), backward=lambda outputs: None)
 
 
 @pytest.mark.parametrize("name", ["of as many bytes", "pairs of a result", "wider", "of a result"])
