@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..runtime.cpp_build import build_shared_object
+from ..runtime.cpp_build import build_shared_object, find_shared_object
 from ..runtime.launch import load_kernel
 from .native_text import without_origins
 
@@ -37,7 +37,8 @@ def load_kernels(source: str, wanted: Iterable[Wanted]) -> list[Callable[..., No
 
 def _build(units: Sequence[str]) -> list[Path]:
     texts = [without_origins(unit) for unit in units]
-    if len(texts) == 1:
-        return [build_shared_object(texts[0])]
+    known = [find_shared_object(text) for text in texts]
+    if len(texts) == 1 or None not in known:  # no threads: they would take turns with this one, 5 ms each
+        return [path or build_shared_object(text) for path, text in zip(known, texts, strict=True)]
     with ThreadPoolExecutor(min(len(texts), os.cpu_count() or 1)) as pool:
         return list(pool.map(build_shared_object, texts))

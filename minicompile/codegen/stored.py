@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.written import StoredCode, store_code
 from .compiled import CompiledGraph, KernelInfo
 from .cpp_tune import TunedKernel
 from .native_units import load_kernels
@@ -40,6 +41,7 @@ class StoredGraph:
     externs: list[str]
     seconds: dict[str, float]
     details: bytes
+    code: StoredCode
 
 
 class RecalledGraph(CompiledGraph):
@@ -76,7 +78,7 @@ def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
     details = dumps(tuple(getattr(compiled, name) for name in _DETAILS))
     return StoredGraph(
         compiled.name, compiled.wrapper_source, objects, compiled.native_source, compiled.kernels, compiled.externs,
-        {}, details,
+        {}, details, store_code(compiled.wrapper_source, compiled.call),
     )  # fmt: skip
 
 
@@ -91,7 +93,7 @@ def unpack(stored: StoredGraph, loads: Callable[[bytes], Any]) -> CompiledGraph:
                 loaded[number] = TunedKernel(stored.native_source, wanted[number], loaded[number])
         stored.objects = {**stored.objects, **dict(zip(kernels, loaded, strict=True))}
     objects = stored.objects
-    call = compile_wrapper(stored.name, stored.wrapper_source, objects)["call"]
+    call = compile_wrapper(stored.name, stored.wrapper_source, objects, stored.code)
     return RecalledGraph(stored, call, loads)
 
 

@@ -134,8 +134,8 @@ class _Writer:
 
     def _compile(self) -> Wrapper:
         source = "\n".join(self.lines) + "\n"
-        namespace = compile_wrapper(self.graph.name, source, self.objects)
-        return Wrapper(source, self.objects, namespace["call"], self.kept, self.records)
+        call = compile_wrapper(self.graph.name, source, self.objects)
+        return Wrapper(source, self.objects, call, self.kept, self.records)
 
     def _line(self, text: str) -> None:
         self.lines.append("    " + text)

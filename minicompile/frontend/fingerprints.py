@@ -56,6 +56,7 @@ class Names:
 
     def __init__(self) -> None:
         self._prints: dict[int, tuple[Any, str]] = {}
+        self._members: dict[type, str] = {}  # of a class alone: nn.Module's stand in each of its heirs' fingerprints
 
     def can_name(self, obj: Any) -> bool:
         return isinstance(obj, (types.ModuleType, type, types.FunctionType, *_NATIVE, *_OPERATORS))
@@ -94,10 +95,15 @@ class Names:
     def _class_parts(self, cls: type) -> list[str]:
         if type(cls) not in (type, *_METACLASSES) and not _is_versioned(cls.__module__):
             raise NotPortable(f"the class {cls.__qualname__} has a metaclass of its own")
-        parts = [self._own_parts(base) for base in cls.__mro__]
+        parts = [self._digest_alone(base) for base in cls.__mro__]
         if not _is_versioned(cls.__module__):  # what it was registered as
             parts.append(repr([name for name in collections.abc.__all__ if _is_a(cls, name)]))
         return parts
+
+    def _digest_alone(self, cls: type) -> str:
+        if cls not in self._members:
+            self._members[cls] = _digest([self._own_parts(cls)])
+        return self._members[cls]
 
     def _own_parts(self, cls: type) -> str:
         head = f"{cls.__module__}.{cls.__qualname__}:{type(cls).__qualname__}"

@@ -6,25 +6,25 @@ In: the text of an entry; a place in the user's program. Out: functions.
 from __future__ import annotations
 
 import itertools
-import linecache
 import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from ..runtime.written import StoredCode, written_function
 from .breaks import Location
 
 _numbers = itertools.count(1)
 _lock = threading.Lock()
 
 
-def make_function(title: str, text: str, namespace: dict[str, Any]) -> tuple[Callable[..., Any], str]:
-    """Compile the text of a function `entry`, with its lines known to tracebacks and pdb; the function and the text."""
+def make_function(
+    title: str, text: str, namespace: dict[str, Any], stored: StoredCode | None = None
+) -> Callable[..., Any]:
+    """The function of an entry's text, which is not compiled where that is `stored`."""
     with _lock:
         filename = f"<minicompile {title} #{next(_numbers)}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    exec(compile(text, filename, "exec"), namespace)
-    return namespace["entry"], text
+    return written_function(text, filename, namespace, stored)
 
 
 def caller_at(place: Location, globals_dict: dict[str, Any]) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from .fingerprints import Names, NotPortable
 _OWN = "minicompile."
 _PLAIN_MODULES = (
     "minicompile.ir.", "minicompile.frontend.", "minicompile.codegen.", "minicompile.guards.",
-    "minicompile.runtime.runs",
+    "minicompile.runtime.runs", "minicompile.runtime.written",
 )  # fmt: skip
 _PLAIN_TYPES = (
     torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, slice, range, complex, re.Pattern,

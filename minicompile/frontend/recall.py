@@ -33,6 +33,7 @@ from ..guards.marks import marked_dynamic
 from ..guards.state import GlobalStateGuard, function_modes
 from ..runtime import cache
 from ..runtime.identity import environment
+from ..runtime.written import StoredCode, store_code
 from ..timeline import record
 from .digest_guard import FunctionDigestGuard
 from .directives import allowed_in_graph, constant_results
@@ -69,6 +70,7 @@ class StoredEntry:
     graph: StoredGraph | None
     listing: FxListing | None
     effects: list[EffectRecord]
+    code: StoredCode
 
 
 def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> str | None:
@@ -119,7 +121,7 @@ def _entry(stored: StoredEntry, segment: Segment, start: float) -> Entry:
         compiled = unpack(stored.graph, loads)
         namespace["__graph__"] = innermost(compiled)
         graphs.append(GraphRecord(stored.listing.module, compiled, []))
-    run, text = make_function(f"{segment.code.co_name}:{segment.line}", text, namespace)
+    run = make_function(f"{segment.code.co_name}:{segment.line}", text, namespace, stored.code)
     span = record("recall", start, time.perf_counter())
     seconds = {"recall": span.end - span.start}
     entry = Entry(segment.name, run, guards, graphs, text, [], seconds, None, check.is_dead, recalled=True)
@@ -149,10 +151,11 @@ def _stored(entry: Entry, text: EntryText) -> StoredEntry:
     owners = {id(code) for guard in entry.guards for code in _codes_of(guard)}
     kept = _without_twins(entry.guards)
     guards, causes = [_portable(guard, owners) for guard in kept], [entry.guards.cause(guard) for guard in kept]
+    code = store_code(entry.code, entry.run)
     if not entry.graphs:
-        return StoredEntry(guards, causes, text, None, None, entry.effects)
+        return StoredEntry(guards, causes, text, None, None, entry.effects, code)
     (record,) = entry.graphs
-    return StoredEntry(guards, causes, text, pack(record.compiled, dumps), list_graph(record.gm), entry.effects)
+    return StoredEntry(guards, causes, text, pack(record.compiled, dumps), list_graph(record.gm), entry.effects, code)
 
 
 def _without_twins(guards: GuardSet) -> list[kinds.Guard]:

@@ -259,7 +259,7 @@ class Attempt:
             parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
             text, namespace, check = assemble(self.segment, guards, parts)
             namespace.update(self._way_on(way), __graph__=compiled)
-            run, text = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
+            run = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
         # Going round a loop that broke in its body is part of that break, not one more.
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
@@ -383,7 +383,7 @@ class Attempt:
         lines = [*check.lines, f"return __eager__(__func__, ({slots}))"]
         text = f"def entry({', '.join(('__func__', *parameters))}):  # runs in eager: {' '.join(why.split())}\n"
         text += "\n".join(f"    {line}" for line in lines) + "\n"
-        run, text = make_function(
+        run = make_function(
             f"{self.segment.code.co_name}:{self.segment.line}",
             text,
             {**check.namespace, "__eager__": self.segment.eager},

@@ -123,7 +123,7 @@ def _write_call(
     (output,) = gm.graph.find_nodes(op="output")
     lines.append(f"    return ({''.join(f'{_text(item, names, constants)}, ' for item in output.args[0])})")
     source = "\n".join(lines) + "\n"
-    return source, compile_wrapper("chained graph", source, constants)["call"]
+    return source, compile_wrapper("chained graph", source, constants)
 
 
 def _name(node: fx.Node, otherwise: str) -> str:

@@ -39,13 +39,7 @@ _SIMPLER = ["-fno-tree-vectorize", *(["-mno-avx512f"] if platform.machine() in (
 
 def build_shared_object(source: str, further_flags: tuple[str, ...] = ()) -> Path:
     """Build `source`, or find it built. Raises CompilerMissing, or CompileError with what the compiler said."""
-    found = compiler()
-    if found is None:
-        raise CompilerMissing(missing_message())
-    libraries = libraries_of(source)
-    command = [*found.command, *found.flags(), *_header_flags(source), *further_flags]
-    key = _key(source, found, [*command, *libraries])
-    library = cache.cache_dir() / f"{key}.so"
+    library, command, libraries = _planned(source, further_flags)
     if is_whole_library(library):
         return library
     try:
@@ -56,6 +50,23 @@ def build_shared_object(source: str, further_flags: tuple[str, ...] = ()) -> Pat
         return _build(library, source, command, libraries)
     except OSError as problem:  # it wasn't the folder
         raise CompileError(library.with_suffix(".cpp"), str(problem)) from problem
+
+
+def find_shared_object(source: str) -> Path | None:
+    """Where `source` stands built, if it does. Raises CompilerMissing."""
+    library, _, _ = _planned(source)
+    return library if is_whole_library(library) else None
+
+
+def _planned(source: str, further_flags: tuple[str, ...] = ()) -> tuple[Path, list[str], list[str]]:
+    """The library, the compiler's command, and what is linked."""
+    found = compiler()
+    if found is None:
+        raise CompilerMissing(missing_message())
+    libraries = libraries_of(source)
+    command = [*found.command, *found.flags(), *_header_flags(source), *further_flags]
+    key = _key(source, found, [*command, *libraries])
+    return cache.cache_dir() / f"{key}.so", command, libraries
 
 
 def _header_flags(source: str) -> list[str]:

@@ -11,7 +11,6 @@ Out: text and globals of `run(*inputs) -> tuple of outputs`.
 
 from __future__ import annotations
 
-import linecache
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from ..ir.graph import Node
 from ..ir.retyped import view_as
 from ..ir.symbols import dim_text, free_symbols
 from ..ir.types import SizeType
+from .written import written_function
 
 _serial = count()
 
@@ -43,9 +43,7 @@ def make_call(
     writer = _Writer(plan, inputs, grad_mode, namespace)
     source = writer.run()
     filename = f"<minicompile {name} call {next(_serial)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), writer.namespace)
-    return source, writer.namespace["run"]
+    return source, written_function(source, filename, writer.namespace)
 
 
 @dataclass

@@ -17,6 +17,7 @@ import minicompile
 from minicompile.config import config
 from minicompile.frontend.fingerprints import Names, NotPortable
 from minicompile.frontend.portable import dumps, loads
+from minicompile.runtime import written
 
 PROGRAM = """
 import functools
@@ -237,6 +238,13 @@ def test_what_only_people_look_at_stays_packed():
     assert "decisions" in vars(graph.compiled)
 
 
+def test_a_recalled_text_is_not_compiled(monkeypatch: Any):
+    x = torch.randn(3)
+    assert not recalls(scaled, x)
+    monkeypatch.setattr(written, "_compiled", lambda text, filename: pytest.fail(f"{filename} is compiled"))
+    assert recalls(scaled, x)
+
+
 def test_mutation_aliases_and_effects_survive():
     log: list[Any] = []
 
@@ -345,6 +353,14 @@ def test_fingerprints_see_bases_and_closures():
     names = Names()
     assert names.fingerprint(cls(1)) != names.fingerprint(cls(2))
     assert names.fingerprint(F.max_pool1d) != names.fingerprint(F.max_pool2d)
+
+
+def test_a_base_is_read_once_for_all_its_heirs(monkeypatch: Any):
+    real, read = Names._own_parts, []
+    monkeypatch.setattr(Names, "_own_parts", lambda self, cls: read.append(cls) or real(self, cls))
+    names = Names()
+    assert names.fingerprint(torch.nn.Linear) != names.fingerprint(torch.nn.Bilinear)
+    assert sorted(read, key=str) == sorted([torch.nn.Linear, torch.nn.Bilinear, torch.nn.Module, object], key=str)
 
 
 SCRIPT = """
