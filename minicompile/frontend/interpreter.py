@@ -108,6 +108,7 @@ def load_handlers() -> None:
         getters,
         hashing,
         heaps,
+        higher_order,
         inner_gradients,
         introspection,
         itertools_rules,

@@ -16,7 +16,9 @@ import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _OWN = str(Path(__file__).parent.parent) + "/"
-_TRACED = ("examples/", "lessons/", "frontend/polyfills.py", "frontend/torch_polyfills.py")
+_TRACED = (
+    "examples/", "lessons/", "frontend/polyfills.py", "frontend/torch_polyfills.py", "frontend/scan_polyfills.py",
+)  # fmt: skip
 _OWN_TRACED = tuple(_OWN + name for name in _TRACED)
 _STANDARD = str(Path(sysconfig.get_path("stdlib"))) + "/"
 _SITE = tuple(str(Path(sysconfig.get_path(name))) + "/" for name in ("purelib", "platlib"))
@@ -28,6 +30,7 @@ _TORCH_INLINED = (
     "backends/", "testing/_internal/", "masked/", "signal/", "_lowrank.py", "_linalg_utils.py", "nn/utils/clip_grad.py",
     "utils/_foreach_utils.py", "nn/utils/stateless.py", "nn/utils/_named_member_accessor.py",
     "_functorch/functional_call.py", "amp/autocast_mode.py", "nn/utils/rnn.py", "nn/utils/convert_parameters.py",
+    "utils/_pytree.py",
 )  # fmt: skip
 _TORCH_COMPILED = ("nn/modules/",)
 _TORCH_NEVER_COMPILED = ("nn/modules/module.py", "nn/modules/_functions.py")

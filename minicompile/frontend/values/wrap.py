@@ -169,7 +169,7 @@ def _dict_item(tr: Tracer, source: Source, index: int, key: Any) -> tuple[Value,
 
 
 def _set(tr: Tracer, obj: Any, source: Source) -> Value:
-    if not all(is_constant(item) or isinstance(item, type) for item in obj):
+    if not all(is_constant(item) or isinstance(item, (type, types.FunctionType)) for item in obj):
         return _opaque(tr, obj, source)
     tr.guard_type(source, obj)
     tr.guard(KeysGuard.of(source, obj))
