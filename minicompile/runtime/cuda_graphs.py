@@ -30,6 +30,7 @@ import torch
 
 from ..ir.retyped import lazy_bit, offset_between, view_as
 from .cuda_graph_memory import Asked, Kept, capture
+from .launch_cuda import address_comparison
 
 log = logging.getLogger(__name__)
 
@@ -158,13 +159,8 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _same_addresses_in_python(args: Sequence[Any], addresses: Sequence[Any], where: Sequence[int]) -> bool:
-    return all(args[i].data_ptr() == addresses[i] for i in where)
-
-
 _is_recording = getattr(torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 _use_count = torch._C._storage_Use_Count
-_same_addresses = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _same_addresses_in_python)
 
 
 def _stream_of(device: int | None, stream: Callable[[int], int] | None) -> Callable[[], int | None]:
@@ -192,6 +188,7 @@ class GraphedCall:
         self.plain, self.facts, self.boxed, self.record, self.is_recording = call, facts, boxed, record, is_recording
         self.kept, self.asked = kept, dict[Any, Asked]()
         self.stream = _stream_of(facts.device, stream)
+        self.same_addresses = address_comparison()
         self.call: Call = (lambda *args: call(list(args))) if boxed else call
         self.reason = facts.reason
         self.recordings: dict[Any, list[Recording]] = {}
@@ -233,7 +230,7 @@ class GraphedCall:
         """The recording to replay; None: run plainly."""
         fitting = False
         for recording in known:
-            if _same_addresses(args, recording.addresses, recording.in_place):
+            if self.same_addresses(args, recording.addresses, recording.in_place):
                 fitting = True
                 if recording.is_free():
                     return recording

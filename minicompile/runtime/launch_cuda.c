@@ -293,7 +293,30 @@ run_steps(Run *self, PyObject *const *tensors, char **addresses, void **buffers)
     return result_of(kernel, code);
 }
 
-static PyMethodDef launch_methods[] = {USE_LAYOUT, {NULL}};
+/* same_addresses(tensors, addresses, where): whether tensors[i] lies at addresses[i], for each i in `where`; all lists. */
+static PyObject *
+same_addresses(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 3 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyList_CheckExact(args[2]))
+        return PyErr_Format(PyExc_TypeError, "same_addresses() takes lists of tensors, addresses and indices");
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(args[2]); k++) {
+        Py_ssize_t i = PyLong_AsSsize_t(PyList_GET_ITEM(args[2], k));
+        void *address;
+        if (i < 0 || i >= PyList_GET_SIZE(args[0]) || i >= PyList_GET_SIZE(args[1]))
+            return PyErr_Format(PyExc_IndexError, "there is no tensor or address %zd", i);
+        if (address_of(PyList_GET_ITEM(args[0], i), &address) < 0)
+            return NULL;
+        if (address != PyLong_AsVoidPtr(PyList_GET_ITEM(args[1], i)))
+            return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    }
+    Py_RETURN_TRUE;
+}
+
+static PyMethodDef launch_methods[] = {
+    USE_LAYOUT,
+    {"same_addresses", (PyCFunction)(void (*)(void))same_addresses, METH_FASTCALL, "Whether tensors lie there."},
+    {NULL},
+};
 
 static struct PyModuleDef launch_module = {
     PyModuleDef_HEAD_INIT,

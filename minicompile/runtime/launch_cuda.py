@@ -52,6 +52,18 @@ class Launch:
     elsewhere: Callable[..., None]
 
 
+def address_comparison() -> Callable[[list[Any], list[int | None], list[int]], bool]:
+    """A function of tensors, addresses and indices: whether the tensors at these indices lie at these addresses."""
+    if _native is None:
+        return _same_addresses
+    can_read_tensors(_native)
+    return _native.same_addresses
+
+
+def _same_addresses(tensors: list[Any], addresses: list[int | None], where: list[int]) -> bool:
+    return all(tensors[i].data_ptr() == addresses[i] for i in where)
+
+
 def cuda_kernel(launch: Launch) -> Callable[..., None]:
     """A callable of the tensors. Raises OSError where there is no CUDA driver."""
     if _native is None:
