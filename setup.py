@@ -7,8 +7,8 @@ installs without them, and the Python module beside each of them does without.
 from setuptools import Extension, setup
 
 NATIVE = (
-    ("frontend", "dispatch"), ("guards", "disjoint"), ("guards", "tensor_check"), ("guards", "walk"),
-    ("runtime", "launch"), ("runtime", "launch_cuda"), ("runtime", "products"),
+    ("frontend", "dispatch"), ("guards", "disjoint"), ("guards", "tensor_check"), ("guards", "unchanged"),
+    ("guards", "walk"), ("runtime", "launch"), ("runtime", "launch_cuda"), ("runtime", "products"),
 )  # fmt: skip
 
 HEADERS = ("torch_tensor", "run", "cuda_driver", "cuda_chain")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import ClassVar
 
-from ..guards.kinds import Frame, Guard, Scope
+from ..guards.kinds import Frame, Guard, Scope, Stay
 from .fingerprints import code_digest
 from .sources import Source
 
@@ -40,6 +40,9 @@ class FunctionDigestGuard(Guard):
 
     def condition(self, scope: Scope) -> str:
         return f"{scope.keep(KnownCode(self.digest))}({scope.read(self.source)}.__code__)"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("code", self.source),)
 
     def miss(self, frame: Frame) -> str | None:
         code = frame.value(self.source).__code__

@@ -29,6 +29,7 @@ from ..config import config
 from ..errors import CompileError, CompilerMissing
 from ..guards import GuardSet, kinds, tensors
 from ..guards.constants import is_constant
+from ..guards.held import Held
 from ..guards.marks import marked_dynamic
 from ..guards.state import GlobalStateGuard, function_modes
 from ..runtime import cache
@@ -193,7 +194,7 @@ def _portable(guard: kinds.Guard, owners: set[int]) -> kinds.Guard:
 
 def _is_portable_key(key: Any) -> bool:
     """Keys of `constants.constant_key` that hold values, and no ids."""
-    if isinstance(key, (str, kinds.Held)):
+    if isinstance(key, (str, Held)):
         return True
     kind, value = key
     if kind in (tuple, frozenset, torch.Size, slice):

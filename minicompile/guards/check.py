@@ -15,14 +15,15 @@ text under which each source's value is at hand afterwards.
 How the lines come about: guards are taken cheapest first, but before a guard reads `self.layers[0]` come the
 structural guards (type, keys, length, code) on `layers` and `self`, whatever they cost, so that nothing is read from an
 object of an unknown kind. All tensor guards are one native call. A source that is read more than once, by guards or
-later by the glue, is read once into a local (a name starting with `__g`).
+later by the glue, is read once into a local (a name starting with `__g`). Where many guards rest on what hardly ever
+changes, their lines run only if it may have changed (unchanged.py).
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -30,10 +31,12 @@ from typing import Any
 from ..frontend.computed_sources import ComputedSource, SizeSource
 from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
 from .guard_set import GuardSet
-from .kinds import Guard, Held, SameObjectGuard
+from .held import Held
+from .kinds import Guard, SameObjectGuard
 from .state import GlobalStateGuard
 from .tensor_check import native_shape, tensor_check
 from .tensors import TENSOR_RANK, TensorGuard
+from .unchanged import Watch
 from .walk import SKIPPED, Step, path_to, walked
 
 
@@ -122,13 +125,19 @@ class _Writer:
         self.names: dict[int, str] = {}
         self.lines: list[str] = []
         self.steps: dict[int, Step] = {}  # number of a line → what it means, where a walk could do it
-        self.ordered: list[Guard] = []
+        self.ordered: dict[Guard, None] = {}
         self.available: dict[Source, str] = {}
         self.watched: list[Held] = []
         self.is_own_check = False
         self.bound = 0
         self.ranks = {guard.source: len(guard.shape) for guard in self.tensors}
-        self.uses = self._count_uses()
+        self.below_tensor = {guard.source: True for guard in self.tensors}
+        self.required: set[Source] = set()  # what structural guards have been written for
+        self.done: set[Guard] = set()
+        self.structural: dict[Source, list[Guard]] = {}
+        for guard in sorted(self.others, key=_rank):
+            if guard.structural and len(guard.sources()) == 1:
+                self.structural.setdefault(guard.sources()[0], []).append(guard)
 
     # ---- what guards call ----
 
@@ -136,10 +145,20 @@ class _Writer:
         """The source's name; it and what it is read through are bound to locals first where they are used again."""
         if source in self.available:
             return self.available[source]
-        self.namespace.update(source.bindings())
-        for ancestor in reversed(list(source.ancestors())):
-            self._share(ancestor)
+        self._add_bindings(source)
+        for parent in _parents(source):
+            self.read(parent)
         return self._share(source)
+
+    def _add_bindings(self, source: Source) -> None:
+        """The names that its text takes for granted; of what is at hand they are there already."""
+        if source in self.available:
+            return
+        parents = _parents(source)
+        if not parents or type(source).bindings is not Source.bindings:
+            self.namespace.update(source.bindings())
+        for parent in parents:
+            self._add_bindings(parent)
 
     def keep(self, value: Any) -> str:
         if id(value) not in self.names:
@@ -169,7 +188,40 @@ class _Writer:
     def build(self) -> Check:
         if self.tensors:
             self.namespace["__tensors"], self.is_own_check = tensor_check(self.tensors)
-        self._tensor_sources = {guard.source for guard in self.tensors}
+        watch = Watch([guard for guard in self.others if not self._hangs_on_tensor(guard)])
+        head = self._emit_watched(watch) if watch.is_worthwhile() else []
+        lines = [*self._function_dicts(), *_guarded([*head, *self._emit_rest()])]
+        return Check(lines, self.namespace, list(self.ordered), self.available, self.watched)
+
+    def _emit_watched(self, watch: Watch) -> list[str]:
+        """Lines that ask the guards that a watch covers only if something they rest on may have changed; see there."""
+        covered = set(watch.guards)
+        rest = [guard for guard in self.others if guard not in covered]
+        used = [*(source for guard in (*rest, *self.tensors) for source in guard.sources()), *self.reads]
+        exports = list(dict.fromkeys(node for source in used if (node := watch.nearest(source)) is not None))
+        self.uses = _uses(watch.guards, exports)
+        for guard in sorted(watch.guards, key=_rank):
+            self._emit(guard)
+        values = [self.read(source) for source in exports]
+        asked = walked(self.lines, self.steps, self.namespace)
+        self.namespace["__unchanged"], inputs = watch.finish(exports)
+        arguments = ", ".join(source.expr() for source in inputs)
+        self.lines, self.steps, self.done, self.required = [], {}, covered, set()
+        self.available = {source: self._new_name() for source in exports}
+        return [
+            f"__kept = __unchanged({arguments})",
+            "if __kept is None:",
+            *(f"    {line}" for line in (f"__noted = __unchanged.note({arguments})", *asked)),
+            f"    __kept = ({''.join(f'{value}, ' for value in values)})",
+            "    __unchanged.settle(__noted)",
+            *([f"{', '.join(self.available.values())}, = __kept"] if exports else []),
+        ]
+
+    def _emit_rest(self) -> list[str]:
+        """The lines of the guards that are asked at every call, and of what the glue reads."""
+        rest = [guard for guard in (*self.others, *self.tensors) if guard not in self.done]
+        # A tensor is read by the check of them all, and before that, where it must be, to ask whether it is nested.
+        self.uses = _uses(rest, self.reads, [guard.source for guard in self.tensors])
         for guard in sorted(self.others, key=_rank):
             if guard.rank < TENSOR_RANK and not self._hangs_on_tensor(guard):
                 self._emit(guard)
@@ -179,30 +231,33 @@ class _Writer:
         for source in self.reads:
             self._require(source)
             self._bind(source)
-        self.lines = walked(self.lines, self.steps, self.namespace)
-        lines = self._function_dicts() + self._guarded()
-        return Check(lines, self.namespace, self.ordered, self.available, self.watched)
+        return walked(self.lines, self.steps, self.namespace)
 
     def _hangs_on_tensor(self, guard: Guard) -> bool:
-        tensors = self._tensor_sources
-        return any(ancestor in tensors for source in guard.sources() for ancestor in (source, *source.ancestors()))
+        return any(map(self._is_below_tensor, guard.sources()))
+
+    def _is_below_tensor(self, source: Source) -> bool:
+        """Whether the source is a tensor's or read through one."""
+        if source not in self.below_tensor:
+            self.below_tensor[source] = any(map(self._is_below_tensor, _parents(source)))
+        return self.below_tensor[source]
 
     def _emit(self, guard: Guard) -> None:
         """Write the guard, after the structural guards on everything that it reads through. Once."""
-        if guard in self._done:
+        if guard in self.done:
             return
-        self._done.add(guard)
+        self.done.add(guard)
         for source in guard.sources():
             self._require(source)
             if not guard.structural:
-                self._emit_all(self._structural.get(source, ()))
+                self._emit_all(self.structural.get(source, ()))
         if isinstance(guard, GlobalStateGuard) and self.tensors:
             condition = guard.condition_beside_tensors(self, self.is_own_check)
         else:
             condition = guard.condition(self)
         self._line(condition, str(guard))
         self._note_comparison(guard)
-        self.ordered.append(guard)
+        self.ordered.setdefault(guard)
 
     def _note_comparison(self, guard: Guard) -> None:
         """The line just written may be part of a walk."""
@@ -212,8 +267,11 @@ class _Writer:
             self.steps[len(self.lines) - 1] = Step(*path, comparison=found[1:])
 
     def _require(self, source: Source) -> None:
-        for ancestor in reversed(list(source.ancestors())):
-            self._emit_all(self._structural.get(ancestor, ()))
+        for parent in _parents(source):
+            if parent not in self.required:
+                self.required.add(parent)
+                self._require(parent)
+                self._emit_all(self.structural.get(parent, ()))
 
     def _emit_all(self, guards: Iterable[Guard]) -> None:
         for guard in guards:
@@ -229,30 +287,13 @@ class _Writer:
             self._line(text, "not a nested tensor, which the next check could not stand")
         names = [self.read(guard.source) for guard in self.tensors]
         self._line(f"__tensors({', '.join(names)})", f"{len(names)} tensors")
-        self.ordered.extend(self.tensors)
+        self.ordered.update(dict.fromkeys(self.tensors))
 
     def _line(self, condition: str, comment: str) -> None:
         text = " ".join(comment.split())
         self.lines.append(f"if not ({condition}): return __MISS__  # {text if len(text) < 100 else text[:97] + '...'}")
 
     # ---- locals ----
-
-    def _count_uses(self) -> Counter[Source]:
-        """How often each source would be read: as an operand of a guard, for the glue, or on the way to another."""
-        direct = [source for guard in (*self.others, *self.tensors) for source in guard.sources()]
-        wanted = dict.fromkeys([*direct, *self.reads])
-        steps = dict.fromkeys(node for source in wanted for node in (source, *source.ancestors()))
-        uses = Counter(parent for node in steps if (parent := node.parent()) is not None)
-        uses.update(direct)
-        uses.update(self.reads)
-        # A tensor is read by the check of them all, and before that, where it must be, to ask whether it is nested.
-        uses.update(guard.source for guard in self.tensors)
-        self._done: set[Guard] = set()
-        self._structural: dict[Source, list[Guard]] = {}
-        for guard in sorted(self.others, key=_rank):
-            if guard.structural and len(guard.sources()) == 1:
-                self._structural.setdefault(guard.sources()[0], []).append(guard)
-        return uses
 
     def _share(self, source: Source) -> str:
         if source not in self.available and (self.uses[source] > 1 or isinstance(source, SizeSource)):
@@ -262,19 +303,22 @@ class _Writer:
     def _bind(self, source: Source) -> None:
         if source in self.available:
             return
-        self.namespace.update(source.bindings())
+        self._add_bindings(source)
         if isinstance(source, SizeSource) and self._bind_sizes(source.base):
             return
         text = _over_nearest(source, self.available)
         if not text.isidentifier():
-            name = f"{self.prefix}{self.bound}"
-            self.bound += 1
+            name = self._new_name()
             path = path_to(source, self.available)
             if path is not None:
                 self.steps[len(self.lines)] = Step(*path, target=name)
             self.lines.append(f"{name} = {text}")
             text = name
         self.available[source] = text
+
+    def _new_name(self) -> str:
+        self.bound += 1
+        return f"{self.prefix}{self.bound - 1}"
 
     def _bind_sizes(self, tensor: Source) -> bool:
         """All sizes of a tensor that are read, in one go: `__g0, __skipped = __shape(x)`."""
@@ -283,9 +327,8 @@ class _Writer:
             return False
         names = []
         for size in (SizeSource(tensor, dim) for dim in range(rank)):
-            names.append(f"{self.prefix}{self.bound}" if self.uses[size] else SKIPPED)
+            names.append(self._new_name() if self.uses[size] else SKIPPED)
             if self.uses[size]:
-                self.bound += 1
                 self.available[size] = names[-1]
         read = self.read(tensor)
         if self.is_own_check:
@@ -297,8 +340,7 @@ class _Writer:
     # ---- the frame around the lines ----
 
     def _function_dicts(self) -> list[str]:
-        steps = (node for source in self._all_sources() for node in (source, *source.ancestors()))
-        roots = [node for node in steps if node.parent() is None]
+        roots = [node for node in _each_once(self._all_sources()) if not _parents(node)]
         lines = []
         if any(isinstance(root, (GlobalSource, GlobalsSource)) for root in roots):
             lines.append("__globals__ = __func__.__globals__")
@@ -309,10 +351,40 @@ class _Writer:
     def _all_sources(self) -> list[Source]:
         return [*(source for guard in (*self.others, *self.tensors) for source in guard.sources()), *self.reads]
 
-    def _guarded(self) -> list[str]:
-        if not self.lines:
-            return []
-        return ["try:", *(f"    {line}" for line in self.lines), "except Exception:", "    return __MISS__"]
+
+def _guarded(lines: Sequence[str]) -> list[str]:
+    return ["try:", *(f"    {line}" for line in lines), "except Exception:", "    return __MISS__"] if lines else []
+
+
+def _uses(guards: Iterable[Guard], *reads: Iterable[Source]) -> Counter[Source]:
+    """How often each source will be read: as an operand of a guard, for other reasons, or on the way to another."""
+    uses = Counter(source for guard in guards for source in guard.sources())
+    for some in reads:
+        uses.update(some)
+    for source in _each_once(list(uses)):
+        if (parent := source.parent()) is not None:
+            uses[parent] += 1
+    return uses
+
+
+def _each_once(sources: Iterable[Source]) -> Iterator[Source]:
+    """The sources and all that they are read through."""
+    seen: set[Source] = set()
+    pending = list(sources)
+    while pending:
+        source = pending.pop()
+        if source not in seen:
+            seen.add(source)
+            pending += _parents(source)
+            yield source
+
+
+def _parents(source: Source) -> tuple[Source, ...]:
+    """What the source is read from."""
+    if isinstance(source, ComputedSource):
+        return source.terms
+    parent = source.parent()
+    return () if parent is None else (parent,)
 
 
 def _rank(guard: Guard) -> int:

@@ -15,15 +15,15 @@ entry dies with it; so a number that is reused as the `id` of a later object can
 from __future__ import annotations
 
 import math
-import sys
 import types
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from ..frontend.sources import AttributesSource, GlobalsSource, Source
+from ..frontend.sources import AttributesSource, ConstSource, GlobalsSource, InstanceDictSource, RegistrySource, Source
 from .constants import constant_key, is_constant, is_singleton
+from .held import Held
+from .words import a, show, with_type
 
 
 class Scope(Protocol):
@@ -46,6 +46,12 @@ class Frame(Protocol):
         """The source's value in this call. Raises whatever reading it raises."""
 
 
+Stay = tuple[str, Source]
+"""What is to stay about the value of a source: ("object", s): which object it is; "place": the same, if only as long as
+the call lasts; "constant": which constant; "type"; "keys": a container's contents; "empty"; "code"; "class": the
+attributes of a class."""
+
+
 class Guard:
     """Base class; see the module's docstring.
 
@@ -66,6 +72,11 @@ class Guard:
         """The condition as a comparison of one source's value in the sense of walk.c, where it is one."""
         return None
 
+    def rests_on(self) -> tuple[Stay, ...] | None:
+        """What has to stay as it is for the fact to hold for ever: then it need not be asked again. None: more than
+        can be watched (see unchanged.py)."""
+        return None
+
     def explain(self, frame: Frame) -> str | None:
         """Why the fact does not hold; None if it does. Never raises on account of the user's objects."""
         try:
@@ -79,49 +90,6 @@ class Guard:
 
 
 # ---- identity ----
-
-
-class Held:
-    """An object kept weakly where it can be and strongly where it must or may. Compared by identity."""
-
-    __slots__ = ("_get", "_id", "weak")
-
-    def __init__(self, value: Any) -> None:
-        self.weak = not lives_for_ever(value)
-        self._id = id(value)
-        try:
-            self._get: Callable[[], Any] = weakref.ref(value) if self.weak else lambda: value
-        except TypeError:
-            self.weak, self._get = False, lambda: value
-
-    def __call__(self) -> Any:
-        """The object, or None once it has died."""
-        return self._get()
-
-    def __str__(self) -> str:
-        value = self()
-        return "an object that no longer exists" if self.weak and value is None else show(value)
-
-    def __reduce__(self) -> Any:
-        value = self()
-        if self.weak and value is None:
-            raise TypeError("an object that died cannot be stored")
-        return (Held, (value,))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and self._id == other._id
-
-    def __hash__(self) -> int:
-        return self._id
-
-
-def lives_for_ever(value: Any) -> bool:
-    """Builtins, modules and importable classes: a strong reference costs nothing and is cheaper to compare with."""
-    if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)) or value is None:
-        return True
-    if isinstance(value, type):
-        return getattr(sys.modules.get(value.__module__), value.__qualname__, None) is value
-    return False
 
 
 @dataclass(frozen=True)
@@ -141,6 +109,9 @@ class IdentityGuard(Guard):
             return f"{scope.read(self.source)} is {scope.keep(self.held())}"
         # A dead reference yields None, and so may the source: the last comparison keeps that from being a hit.
         return f"{scope.watch(self.held)}() is {scope.read(self.source)} is not None"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("object", self.source),)
 
     def miss(self, frame: Frame) -> str | None:
         expected, value = self.held(), frame.value(self.source)
@@ -164,6 +135,9 @@ class SameObjectGuard(Guard):
 
     def condition(self, scope: Scope) -> str:
         return f"{scope.read(self.first)} is {scope.read(self.second)}"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("place", self.first), ("place", self.second))
 
     def miss(self, frame: Frame) -> str | None:
         if frame.value(self.first) is frame.value(self.second):
@@ -189,6 +163,9 @@ class DistinctObjectsGuard(Guard):
             return f"{scope.read(self.members[0])} is not {scope.read(self.members[1])}"
         ids = ", ".join(f"{scope.keep(id)}({scope.read(member)})" for member in self.members)
         return f"__len__({{{ids}}}) == {len(self.members)}"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return tuple(("place", member) for member in self.members)
 
     def miss(self, frame: Frame) -> str | None:
         seen: dict[int, Source] = {}
@@ -229,6 +206,9 @@ class TypeGuard(Guard):
         held = self.held()
         return None if held is None else (self.source, "weak type", weakref.ref(held))
 
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("type", self.source),)
+
     def miss(self, frame: Frame) -> str | None:
         value = frame.value(self.source)
         if type(value) is self.held():
@@ -254,6 +234,10 @@ class ClassNamesGuard(Guard):
     def condition(self, scope: Scope) -> str:
         owner = f"{scope.watch(self.held)}()" if self.held.weak else scope.keep(self.held())
         return f"__len__({owner}.__dict__) == {self.count}"
+
+    def rests_on(self) -> tuple[Stay, ...] | None:
+        owner = self.held()
+        return None if self.held.weak or owner is None else (("class", ConstSource(owner, "")),)
 
     def miss(self, frame: Frame) -> str | None:
         owner = self.held()
@@ -296,6 +280,9 @@ class ConstantGuard(Guard):
             return self.source, "is", self.constant
         return (self.source, "equal", self.constant) if type(self.constant) in (int, str, bytes) else None
 
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("constant", self.source),)
+
     def miss(self, frame: Frame) -> str | None:
         value = frame.value(self.source)
         if constant_key(value) == self.key:
@@ -322,6 +309,9 @@ class LengthGuard(Guard):
 
     def condition(self, scope: Scope) -> str:
         return f"__len__({scope.read(self.source)}) == {self.length}"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("keys" if self.length else "empty", self.source),)
 
     def miss(self, frame: Frame) -> str | None:
         length = len(frame.value(self.source))
@@ -358,6 +348,9 @@ class KeysGuard(Guard):
             if isinstance(key, Held) and key.weak:
                 scope.watch(key)
         return f"{scope.keep(same_keys)}({read}, {scope.keep(self.keys)})"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("keys" if self.keys else "empty", self.source),)
 
     def miss(self, frame: Frame) -> str | None:
         container = frame.value(self.source)
@@ -397,6 +390,9 @@ class KeyPresenceGuard(Guard):
     def condition(self, scope: Scope) -> str:
         return f"{scope.keep(self.key)} {'in' if self.present else 'not in'} {scope.read(self.source)}"
 
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("keys", self.source),)
+
     def miss(self, frame: Frame) -> str | None:
         if (self.key in frame.value(self.source)) == self.present:
             return None
@@ -408,15 +404,28 @@ class KeyPresenceGuard(Guard):
 
 @dataclass(frozen=True)
 class AttrPresenceGuard(Guard):
-    """`hasattr(value, attr)` is what it was. Runs `__getattr__`, as the user's own `hasattr` does."""
+    """`hasattr(value, attr)` is what it was. Runs `__getattr__`, as the user's own `hasattr` does.
+
+    `owner`: the class of an object whose attributes are looked up in the ordinary way: in its `__dict__`, its class and
+    these registries of nn.Module, and nowhere else.
+    """
 
     source: Source
     attr: str
     present: bool
+    owner: Held | None = field(default=None, compare=False)
+    registries: tuple[str, ...] = field(default=(), compare=False)
     rank: ClassVar[int] = 10
 
     def condition(self, scope: Scope) -> str:
         return f"{scope.keep(hasattr)}({scope.read(self.source)}, {self.attr!r}) is {self.present}"
+
+    def rests_on(self) -> tuple[Stay, ...] | None:
+        owner = self.owner() if self.owner is not None and not self.owner.weak else None
+        if owner is None:
+            return None
+        registries = tuple(("keys", RegistrySource(self.source, name)) for name in self.registries)
+        return (("keys", AttributesSource(self.source)), ("class", ConstSource(owner, "")), *registries)
 
     def miss(self, frame: Frame) -> str | None:
         if hasattr(frame.value(self.source), self.attr) == self.present:
@@ -444,6 +453,9 @@ class InstanceAttrAbsentGuard(Guard):
     def comparison(self) -> tuple[Source, str, Any] | None:
         return AttributesSource(self.source), "absent", self.attr
 
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("keys", AttributesSource(self.source)),)
+
     def miss(self, frame: Frame) -> str | None:
         if self.attr not in frame.value(self.source).__dict__:
             return None
@@ -466,6 +478,9 @@ class GlobalAbsentGuard(Guard):
 
     def condition(self, scope: Scope) -> str:
         return f"{self.global_name!r} not in {scope.read(GlobalsSource(self.base))}"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("keys", GlobalsSource(self.base)),)
 
     def miss(self, frame: Frame) -> str | None:
         if self.global_name not in frame.value(GlobalsSource(self.base)):
@@ -490,6 +505,9 @@ class FunctionCodeGuard(Guard):
 
     def condition(self, scope: Scope) -> str:
         return f"{scope.read(self.source)}.__code__ is {scope.keep(self.code)}"
+
+    def rests_on(self) -> tuple[Stay, ...]:
+        return (("code", self.source),)
 
     def miss(self, frame: Frame) -> str | None:
         code = frame.value(self.source).__code__
@@ -543,6 +561,9 @@ class NoModuleHooksGuard(Guard):
         read = scope.read(AttributesSource(self.source))
         return f"not ({' or '.join(f'{read}[{hooks!r}]' for hooks in self.HOOKS)})"
 
+    def rests_on(self) -> tuple[Stay, ...]:
+        return tuple(("empty", InstanceDictSource(self.source, hooks)) for hooks in self.HOOKS)
+
     def miss(self, frame: Frame) -> str | None:
         module = frame.value(self.source)
         if not any(getattr(module, hooks) for hooks in self.HOOKS):
@@ -551,30 +572,3 @@ class NoModuleHooksGuard(Guard):
 
     def __str__(self) -> str:
         return f"{self.source} has no hooks"
-
-
-# ---- words for messages ----
-
-
-def show(value: Any) -> str:
-    """A short text for any object that runs no user code: constants by repr, the rest by name or class."""
-    if is_constant(value):
-        text = repr(value)
-        return text if len(text) <= 60 else f"{text[:57]}..."
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
-        return value.__name__
-    return a(type(value))
-
-
-def with_type(value: Any) -> str:
-    """Like `show`, with the type in front where the text alone may not tell: `the float 1.0`, `the bool True`."""
-    return f"the {type(value).__name__} {show(value)}" if type(value) in (int, float, bool, str, bytes) else show(value)
-
-
-def a(cls: type | None) -> str:
-    """A class with its article; None stands for a class that died."""
-    if cls is None:
-        return "a class that no longer exists"
-    if cls is type(None):
-        return "None"
-    return f"{'an' if cls.__name__[0].lower() in 'aeiou' else 'a'} {cls.__name__}"

@@ -16,7 +16,8 @@ import torch
 
 from ..frontend.sources import Source
 from ..torch_compat import can_read_tensors
-from .kinds import Frame, Guard, Scope, a
+from .kinds import Frame, Guard, Scope
+from .words import a
 
 try:
     from minicompile.guards import _disjoint as _native

@@ -37,6 +37,7 @@ class ModuleValue(ObjectValue):
     """An nn.Module."""
 
     plain_setattr_replay = True
+    registries = REGISTRIES
 
     def __init__(self, module: torch.nn.Module, source: Source) -> None:
         super().__init__(type(module), module, source)

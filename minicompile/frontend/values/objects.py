@@ -10,10 +10,11 @@ import functools
 import operator
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ...guards.held import Held
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard, TypeGuard
 from ..breaks import UserError
 from ..computed_sources import CallSource
@@ -112,6 +113,8 @@ class ObjectValue(Value):
     """
 
     class_value: Value | None = None
+    registries: ClassVar[tuple[str, ...]] = ()
+    """Keys of `__dict__` under which more attributes are."""
 
     def __init__(self, cls: type, obj: Any, source: Source | None) -> None:
         self.cls = cls
@@ -161,7 +164,8 @@ class ObjectValue(Value):
 
     def _guard_absent(self, tr: Tracer, name: str) -> None:
         if self.source is not None:
-            tr.guard(AttrPresenceGuard(self.source, name, False))
+            owner = Held(self.cls) if isinstance(getattr(self.obj, "__dict__", None), dict) else None
+            tr.guard(AttrPresenceGuard(self.source, name, False, owner, self.registries))
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         """Ordinary attribute lookup, without `__getattr__`; None if there is no such attribute."""

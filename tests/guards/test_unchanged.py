@@ -1,0 +1,466 @@
+"""What a check has read is not read again while it stays the same, and any change of it is seen."""
+
+import builtins
+import functools
+import gc
+import random
+import sys
+import threading
+import types
+import weakref
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+
+import minicompile
+from minicompile.frontend.sources import (
+    AttrSource,
+    BuiltinSource,
+    ConstSource,
+    FunctionClosureSource,
+    FunctionDefaultSource,
+    GlobalSource,
+    InstanceDictSource,
+    ItemSource,
+    LocalSource,
+    ModuleMemberSource,
+)
+from minicompile.guards import unchanged
+from minicompile.guards.held import Held
+from minicompile.guards.kinds import (
+    AttrPresenceGuard,
+    ClassNamesGuard,
+    ConstantGuard,
+    DistinctObjectsGuard,
+    FunctionCodeGuard,
+    GlobalAbsentGuard,
+    IdentityGuard,
+    InstanceAttrAbsentGuard,
+    KeyPresenceGuard,
+    KeysGuard,
+    LengthGuard,
+    NoModuleHooksGuard,
+    SameObjectGuard,
+    TypeGuard,
+)
+
+from .support import Checked, X
+
+pytestmark = pytest.mark.skipif(
+    unchanged._native is None, reason="the extension was not built: no C compiler, or dicts have no versions"
+)
+
+LIMIT = 3
+
+
+def scaled(x, by=2, *, past=None):
+    return min(x * by, LIMIT)
+
+
+def made_with(number, function):
+    def inner(x):
+        return function(x) + number
+
+    return inner
+
+
+class Owner:
+    rate = 0.5
+
+    @property
+    def half(self):
+        return self.rate / 2
+
+    @classmethod
+    def made(cls):
+        return cls()
+
+    def forward(self, x):
+        return x
+
+
+class Box(Owner):
+    def __init__(self):
+        self.number, self.text, self.shape = 1000, "a text", (3, 4000)
+        self.table = {"a": 1, "b": {"c": 2.5}}
+        self.function, self.inner = scaled_copy(), made_with(7000, scaled)
+        self.layer = nn.Linear(2, 2)
+        self.other = self.table
+
+
+def scaled_copy():
+    return types.FunctionType(scaled.__code__, dict(scaled.__globals__), "copy", scaled.__defaults__)
+
+
+def attribute(name, base=X):
+    return InstanceDictSource(base, name)
+
+
+OWNER = ConstSource(Owner, "__c_owner")
+FUNCTION, INNER, LAYER, TABLE = attribute("function"), attribute("inner"), attribute("layer"), attribute("table")
+
+
+def guards_on(box):
+    weight = ModuleMemberSource(LAYER, "_parameters", "weight")
+    cell, default = FunctionClosureSource(INNER, 1, "number"), FunctionDefaultSource(FUNCTION, 0)
+    found = [
+        TypeGuard.of(X, box), ConstantGuard(attribute("number"), 1000), ConstantGuard(attribute("text"), "a text"),
+        TypeGuard.of(attribute("shape"), ()), LengthGuard(attribute("shape"), 2),
+        ConstantGuard(ItemSource(attribute("shape"), 1), 4000), InstanceAttrAbsentGuard(X, "forward"),
+        TypeGuard.of(TABLE, {}), KeysGuard.of(TABLE, box.table), TypeGuard.of(ItemSource(TABLE, "b"), {}),
+        ConstantGuard(ItemSource(ItemSource(TABLE, "b"), "c"), 2.5), KeyPresenceGuard(ItemSource(TABLE, "b"), 7, False),
+        TypeGuard.of(FUNCTION, scaled), FunctionCodeGuard(FUNCTION, scaled.__code__), ConstantGuard(default, 2),
+        ConstantGuard(GlobalSource("LIMIT", FUNCTION), 3), GlobalAbsentGuard("min", FUNCTION),
+        IdentityGuard.of(BuiltinSource("min", FUNCTION), min), TypeGuard.of(INNER, scaled),
+        FunctionCodeGuard(INNER, box.inner.__code__), ConstantGuard(cell, 7000),
+        IdentityGuard.of(FunctionClosureSource(INNER, 0, "function"), scaled), TypeGuard.of(LAYER, box.layer),
+        NoModuleHooksGuard(LAYER), TypeGuard.of(weight, box.layer.weight),
+        AttrPresenceGuard(LAYER, "missing", False, Held(nn.Linear), ("_parameters", "_buffers", "_modules")),
+        IdentityGuard.of(AttrSource(OWNER, "forward"), Owner.forward), ConstantGuard(AttrSource(OWNER, "rate"), 0.5),
+        IdentityGuard.of(AttrSource(AttrSource(OWNER, "half"), "fget"), Owner.half.fget), ClassNamesGuard.of(Owner),
+        SameObjectGuard(TABLE, attribute("other")), DistinctObjectsGuard((FUNCTION, INNER)),
+    ]  # fmt: skip
+    assert len(unchanged.Watch(found).guards) == len(found)
+    return found
+
+
+def settled(check, box):
+    """The box, which the check has seen, and whose parts it need not read again."""
+    assert check.hit(box) is True and is_known(check, box) and check.hit(box) is True
+    return box
+
+
+def is_known(check, *inputs):
+    return check.check.namespace["__unchanged"](*inputs) is not None
+
+
+def set_cell(box):
+    box.inner.__closure__[1].cell_contents = 7001
+
+
+CHANGES = {
+    "a number": lambda b: setattr(b, "number", 1001),
+    "a text": lambda b: b.__dict__.update(text="another"),
+    "a tuple": lambda b: setattr(b, "shape", (3, 4001)),
+    "a method of its own": lambda b: setattr(b, "forward", None),
+    "a deleted attribute": lambda b: delattr(b, "text"),
+    "a class": lambda b: setattr(b, "__class__", Owner),
+    "a key": lambda b: b.table.__setitem__("c", 1),
+    "a key less": lambda b: b.table.pop("a"),
+    "the order of keys": lambda b: b.table.__setitem__("a", b.table.pop("a")),
+    "a value deep inside": lambda b: b.table["b"].__setitem__("c", 2.75),
+    "a key that was absent": lambda b: b.table["b"].setdefault(7),
+    "a kind of dict": lambda b: b.table.__setitem__("b", OrderedDict(c=2.5)),
+    "another dict": lambda b: setattr(b, "table", dict(b.table)),
+    "all attributes": lambda b: setattr(b, "__dict__", {**b.__dict__, "number": 0}),
+    "code": lambda b: setattr(b.function, "__code__", made_with.__code__),
+    "a default": lambda b: setattr(b.function, "__defaults__", (3,)),
+    "defaults": lambda b: setattr(b.function, "__defaults__", None),
+    "a global": lambda b: b.function.__globals__.update(LIMIT=4),
+    "a hidden builtin": lambda b: b.function.__globals__.update(min=max),
+    "another function": lambda b: setattr(b, "function", b.inner),
+    "a cell": set_cell,
+    "a hook": lambda b: b.layer.register_forward_hook(print),
+    "a backward hook": lambda b: b.layer.register_full_backward_hook(print),
+    "a parameter": lambda b: b.layer.__dict__["_parameters"].__setitem__("weight", None),
+    "a buffer by that name": lambda b: b.layer.register_buffer("missing", None),
+    "a part by that name": lambda b: b.layer.add_module("missing", nn.Identity()),
+    "an attribute by that name": lambda b: setattr(b.layer, "missing", 1),
+    "a registry": lambda b: b.layer.__dict__.__setitem__("_parameters", {}),
+    "a relation": lambda b: setattr(b, "other", dict(b.table)),
+    "one for two": lambda b: setattr(b, "function", b.inner),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_seen(change):
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    CHANGES[change](box)
+    assert check.hit(box) is False
+    assert settled(check, Box()) is not box
+
+
+CLASS_CHANGES = {
+    "a method": ("forward", lambda self, x: -x),
+    "a number": ("rate", 0.25),
+    "a property": ("half", property(lambda self: 0)),
+    "a new name": ("another", 1),
+}
+
+
+@pytest.mark.parametrize("name, value", CLASS_CHANGES.values(), ids=CLASS_CHANGES)
+def test_a_change_of_a_class_is_seen(name, value, monkeypatch):
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    with monkeypatch.context() as patch:
+        patch.setattr(Owner, name, value, raising=False)
+        assert check.hit(box) is False
+    settled(check, box)
+
+
+def test_a_change_of_a_builtin_is_seen(monkeypatch):
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "min", max)
+        assert check.hit(box) is False
+    settled(check, box)
+
+
+def test_a_change_of_a_base_class_is_seen(monkeypatch):
+    box = ConstSource(Box, "__c_box")
+    check = Checked(*guards_on(Box()), IdentityGuard.of(AttrSource(box, "forward"), Box.forward))
+    value = settled(check, Box())
+    monkeypatch.setattr(Owner, "forward", lambda self, x: x + 1)
+    assert check.hit(value) is False
+
+
+def test_stores_that_the_interpreter_has_specialized_are_seen():
+    check = Checked(*guards_on(Box()))
+    box = Box()
+
+    def store(value):
+        box.number = value
+
+    for _ in range(100):
+        store(1000)
+        settled(check, box)
+        store(1001)
+        assert check.hit(box) is False
+
+
+def test_the_same_again_is_known_again():
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    for value in (1001, 1000, 1002):
+        box.number = value
+        assert check.hit(box) is (value == 1000)
+        assert is_known(check, box) is (value == 1000)
+    box.number = 1000
+    settled(check, box)
+
+
+def test_what_is_not_read_may_change():
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    with torch.no_grad():
+        box.layer.weight.add_(1)
+    box.layer.weight.grad = torch.zeros(2, 2)
+    box.function.__dict__["note"] = 1
+    assert is_known(check, box)
+    box.new = 1  # in a dict that was read: it is read again, and all is well
+    assert not is_known(check, box)
+    settled(check, box)
+
+
+def test_many_objects_are_known_at_a_time():
+    check = Checked(*guards_on(Box()))
+    boxes = [settled(check, Box()) for _ in range(30)]
+    assert all(is_known(check, box) for box in boxes)
+    boxes[7].number = 0
+    assert [check.hit(box) for box in boxes] == [number != 7 for number in range(30)]
+    assert all(check.hit(Box()) for _ in range(100))
+
+
+def test_what_always_changes_is_not_noted_for_ever():
+    check = Checked(*guards_on(Box()))
+    box = Box()
+    for count in range(200):
+        box.count = count
+        assert check.hit(box) is True
+    box.number = 0
+    assert not is_known(check, box) and check.hit(box) is False
+
+
+def test_an_address_that_is_used_again_tells_nothing():
+    check = Checked(*guards_on(Box()))
+    places = set()
+    for number in range(300):
+        box = Box()
+        box.number = 1000 + number % 2
+        places.add(id(box))
+        assert check.hit(box) is (number % 2 == 0)
+        del box
+    assert len(places) < 300
+
+
+def test_what_changes_while_it_is_checked_is_not_taken_for_known():
+    check = Checked(*guards_on(Box()))
+    box, asked = settled(check, Box()), check.check.namespace["__unchanged"]
+    noted = asked.note(box)
+    box.number = 1001
+    asked.settle(noted)
+    assert not is_known(check, box) and check.hit(box) is False
+
+
+def test_threads():
+    check = Checked(*guards_on(Box()))
+    box, wrong = Box(), []
+
+    def change():
+        for _ in range(3000):
+            box.number = 1001
+            if check.hit(box):
+                wrong.append("hit")
+            box.number = 1000
+            if not check.hit(box):
+                wrong.append("miss")
+
+    def others():
+        for _ in range(3000):
+            check.hit(box)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=target) for target in (change, others, others)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(0.005)
+    assert wrong == []
+
+
+def test_nothing_is_kept_alive():
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    seen = [weakref.ref(value) for value in (box, box.layer, box.layer.weight, box.function, box.inner)]
+    del box
+    gc.collect()
+    assert [reference() for reference in seen] == [None] * len(seen)
+    settled(check, Box())
+
+
+def test_a_local_class_may_die():
+    def used():
+        class Local(Owner):
+            def __init__(self):
+                self.numbers = {number: number for number in range(20)}
+
+        local = Local()
+        numbers = attribute("numbers")
+        check = Checked(
+            TypeGuard.of(X, local), TypeGuard.of(numbers, {}),
+            *(ConstantGuard(ItemSource(numbers, number), number) for number in range(20)),
+        )  # fmt: skip
+        settled(check, local)
+        return weakref.ref(Local), check
+
+    cls, check = used()
+    gc.collect()
+    assert cls() is None and check.check.is_dead()
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        ConstantGuard(X, 1000), IdentityGuard.of(X, scaled), ConstantGuard(ItemSource(attribute("items"), 0), 1),
+        ConstantGuard(AttrSource(X, "half"), 1), ConstantGuard(AttrSource(OWNER, "made"), 1),
+        ConstantGuard(FunctionDefaultSource(LocalSource("y"), 0), 1), LengthGuard(attribute("items"), 3),
+        AttrPresenceGuard(X, "missing", False), ConstantGuard(ItemSource(X, 0), 1),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_watched_is_asked_each_time(guard):
+    types_known = [TypeGuard.of(X, ()), TypeGuard.of(attribute("items"), [])]
+    assert guard not in unchanged.Watch([*types_known, guard]).guards
+
+
+def test_objects_of_other_kinds_are_a_miss_and_run_no_code_of_theirs():
+    ran = []
+
+    class Loud:
+        def __getattribute__(self, name):
+            ran.append(name)
+            raise RuntimeError(name)
+
+        def __getitem__(self, key):
+            ran.append(key)
+
+    check = Checked(*guards_on(Box()))
+    for value in (None, 3, "x", Loud(), torch.zeros(2), Owner(), Box, scaled):
+        assert check.hit(value) is False
+    assert ran == []
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(4))
+        self.act, self.scale, self.config = torch.relu, 1.5, {"steps": 2, "bias": [0.5]}
+        self.register_buffer("shift", torch.ones(3))
+
+    def forward(self, x):
+        for _ in range(self.config["steps"]):
+            for layer in self.layers:
+                x = self.act(layer(x)) * self.scale + self.shift
+        return (x + self.config["bias"][0]) / DIVISOR
+
+
+DIVISOR = 3.0
+
+
+def random_change(net, rng):
+    """One of many ways to change what the net computes."""
+    layer = rng.choice(net.layers)
+    return rng.choice(
+        [
+            lambda: setattr(net, "scale", rng.choice([1.5, 2.5])),
+            lambda: net.config.update(steps=rng.choice([1, 2])),
+            lambda: net.config["bias"].__setitem__(0, rng.choice([0.5, 0.25])),
+            lambda: setattr(net, "act", rng.choice([torch.relu, torch.tanh])),
+            lambda: setattr(layer, "weight", nn.Parameter(torch.randn(3, 3))),
+            lambda: setattr(layer, "bias", None) if layer.bias is not None else None,
+            lambda: setattr(layer, "bias", nn.Parameter(torch.randn(3))),
+            lambda: net._buffers.__setitem__("shift", torch.randn(3)),
+            lambda: net.layers.__setitem__(rng.randrange(4), nn.Linear(3, 3)),
+            lambda: layer.__dict__.__setitem__("forward", functools.partial(torch.mul, 2)),
+            lambda: layer.__dict__.pop("forward", None),
+            lambda: globals().__setitem__("DIVISOR", rng.choice([3.0, 5.0])),
+            lambda: setattr(Net, "extra", rng.random()),
+            lambda: net.train(rng.choice([True, False])),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_programs_whose_modules_change_as_they_like(seed):
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    nets = [Net(), Net()]
+    compiled = [minicompile.compile(net) for net in nets]
+    with torch.no_grad():
+        for _ in range(40):
+            which = rng.randrange(2)
+            random_change(nets[which], rng)()
+            for _ in range(2):
+                x = torch.randn(2, 3)
+                torch.testing.assert_close(compiled[which](x), nets[which](x))
+
+
+@pytest.mark.parametrize(
+    "steps, exports",
+    [
+        ((("item", 0),), ()), ((("attributes", 0, 1),), ()), ((("item", 1, "a"),), ()), ((("type", -1),), ()),
+        ((("other", 0),), ()), (("item",), ()), ((1,), ()), ((), (1,)), ((("attributes", 0),), (2,)), (((),), ()),
+    ],
+)  # fmt: skip
+def test_a_program_must_make_sense(steps, exports):
+    with pytest.raises((TypeError, ValueError)):
+        unchanged._native.Unchanged(steps, 1, exports)
+
+
+def test_it_takes_what_it_was_made_for():
+    asked = unchanged._native.Unchanged((("attributes", 0), ("item", 1, "number")), 1, (2,))
+    box = Box()
+    assert asked(box) is None
+    asked.settle(asked.note(box))
+    assert asked(box) == (1000,)
+    for wrong in (lambda: asked(), lambda: asked.note(box, box), lambda: asked.settle(3), lambda: asked(box, x=1)):
+        with pytest.raises(TypeError):
+            wrong()
+    assert asked.note(3) is None and asked.settle(None) is None
