@@ -3,6 +3,8 @@
 In: the wrappers of inputs with gaps or turned dimensions, after each call of the graph. Out: the same, laid out as they
 were. Functionalization puts the result of a pure operator in the place of what is written, and takes over its strides,
 which are those of a new tensor. What the graph does next hangs on them: whether `contiguous()` is a copy, say.
+Sizes and strides are compared by structure: to ask torch about symbolic ones makes a guard, of inputs too that no one
+writes, and fails where they depend on data.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import functools
 from typing import Any
 
 import torch
+
+from ..ir.symbols import same_dim, to_dims
+from ..ir.types import contiguous_strides
 
 
 class KeptLayouts:
@@ -38,7 +43,7 @@ class _Watched:
 
     def restore(self) -> None:
         torch._sync(self.wrapper)
-        if self.is_turned or self.wrapper.stride() == self.value.stride():
+        if self.is_turned or to_dims(self.wrapper.stride()) == to_dims(self.value.stride()):
             return
         torch._disable_functionalization()
         try:
@@ -52,7 +57,13 @@ class _Watched:
 
 def _may_change(wrapper: Any) -> bool:
     is_tensor = isinstance(wrapper, torch.Tensor) and torch._is_functional_tensor(wrapper)
-    return is_tensor and not wrapper.is_contiguous()
+    return is_tensor and not _is_contiguous(wrapper)
+
+
+def _is_contiguous(tensor: Any) -> bool:
+    shape, strides = to_dims(tensor.shape), to_dims(tensor.stride())
+    places = zip(shape, strides, contiguous_strides(shape), strict=True)
+    return all(same_dim(size, 1) or same_dim(stride, packed) for size, stride, packed in places)
 
 
 def _name(target: Any) -> str:

@@ -33,6 +33,7 @@ SIZES = {
     "nonzero": lambda x, m, n: m.nonzero() * 2,
     "nonzero as tuple": lambda x, m, n: m.nonzero(as_tuple=True)[0] + 1,
     "nonzero of numbers": lambda x, m, n: torch.nonzero(x > 0.3).sum(0),
+    "nonzero, written": lambda x, m, n: torch.nonzero(x > 0.3).add_(1).contiguous().mul_(2),
     "argwhere": lambda x, m, n: torch.argwhere(m).float().exp(),
     "where": lambda x, m, n: torch.where(m)[0] * 3,
     "mask": lambda x, m, n: x[m] * 2 + 1,

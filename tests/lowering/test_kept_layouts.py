@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from minicompile.lowering import LoweringError
+from minicompile.lowering import LoweringError, lower
 
 from ..training.support import check as check_compiled
-from .support import lowered
+from .support import captured, lowered
 
 
 def with_gaps() -> torch.Tensor:
@@ -78,3 +80,12 @@ def test_a_program_that_turns_a_written_input_is_refused():
 
     with pytest.raises(LoweringError, match="changed in place"):
         lowered(turned, with_gaps())
+
+
+def test_an_input_that_is_only_read_is_asked_nothing():
+    """Of symbolic sizes and strides, each question is a guard."""
+    env = ShapeEnv()
+    symbolic = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
+    x = FakeTensorMode(shape_env=env).from_tensor(with_gaps(), symbolic_context=symbolic)
+    lower(captured(lambda x: x.sum(0), with_gaps()), [x])
+    assert not env.guards
