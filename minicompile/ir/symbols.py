@@ -26,7 +26,7 @@ def to_dim(value: Any) -> Any:
         return value if hasattr(value, "free_symbols") else int(value)
     expr = node.expr
     if not is_size_of_input(expr) and not expr.is_number:
-        expr = expr.xreplace(_equalities(node.shape_env))
+        expr = _replaced(expr, _equalities(node.shape_env))
     if not expr.is_number:
         return expr
     return float(expr) if node.pytype is float else int(expr)
@@ -44,13 +44,22 @@ def _equalities(env: Any) -> dict[Any, Any]:
         known = {}
         for fact in (*(guard.expr for guard in env.guards), *data_facts(env)):
             if type(fact).__name__ == "Equality":
-                sides = (env.replace(side).xreplace(known) for side in fact.args)
+                sides = (_replaced(env.replace(side), known) for side in fact.args)
                 kept, other = sorted(sides, key=lambda side: (not side.is_number, side.count_ops(), str(side)))
                 if kept != other and not is_size_of_input(other):
                     joined = {expr: stand_in.xreplace({other: kept}) for expr, stand_in in known.items()}
                     known = {**joined, other: kept}
         env._minicompile_equalities = ((len(env.guards), env.num_deferred_runtime_asserts), known)
     return known
+
+
+def _replaced(expr: Any, known: dict[Any, Any]) -> Any:
+    """Until nothing is left to replace: what one equality makes of an expression can be a side of another."""
+    for _ in known:
+        before, expr = expr, expr.xreplace(known)
+        if expr == before:
+            break
+    return expr
 
 
 def to_dims(values: Any) -> tuple[Any, ...]:

@@ -98,10 +98,11 @@ def test_one_graph_like_eager(name: str) -> None:
     assert_like_eager(fn, args, graphs=1, fullgraph=True)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", LOOPS)
-def test_loops_like_eager(name: str) -> None:
+def test_loops_like_eager(name: str, dynamic: bool | None) -> None:
     fn, (x,) = LOOPS[name]
-    compiled = minicompile.compile(fn, fullgraph=True)
+    compiled = minicompile.compile(fn, fullgraph=True, dynamic=dynamic)
     assert_same(compiled(x), fn(x))
 
 

@@ -6,6 +6,8 @@ import math
 
 import pytest
 import sympy
+from torch._dynamo.source import LocalSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import (
     FloatTrueDiv,
     FloorDiv,
@@ -18,7 +20,7 @@ from torch.utils._sympy.functions import (
     ToFloat,
 )
 
-from minicompile.ir.symbols import dim_text, evaluate, evaluate_scalar, free_symbols
+from minicompile.ir.symbols import dim_text, evaluate, evaluate_scalar, free_symbols, to_dim
 
 a, b = sympy.symbols("a b", integer=True, positive=True)
 EXPRESSIONS = [
@@ -51,3 +53,11 @@ def test_evaluate():
     assert free_symbols(a * b + 1) == {"a", "b"} and free_symbols(3) == set()
     with pytest.raises(KeyError):
         evaluate(a, {})
+
+
+def test_what_one_equality_replaces_another_may_go_on_with():
+    env, source = ShapeEnv(), LocalSource("n")
+    n = env.create_symintnode(env.create_symbol(6, source, DimDynamic.DYNAMIC), hint=6, source=source)
+    total = n // 4 + (n // 2 - 1) // 2
+    assert n // 4 == 1 and total == (n - 1) // 2  # guards
+    assert to_dim(total) == to_dim((n - 1) // 2)
