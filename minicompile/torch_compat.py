@@ -547,3 +547,18 @@ def is_decided(condition: torch.SymBool) -> bool:
 def depends_on_data(error: BaseException) -> bool:
     """Whether tracing has asked for a number that depends on data."""
     return type(error).__name__ == "GuardOnDataDependentSymNode"
+
+
+def kept_graph() -> Any:
+    """A CUDA graph to capture, which `finish_graph` can change before it is instantiated, where this torch lets us."""
+    try:
+        return torch.cuda.CUDAGraph(keep_graph=True)
+    except TypeError:  # before torch 2.8
+        return torch.cuda.CUDAGraph()
+
+
+def finish_graph(graph: Any, change: Callable[[int], None]) -> None:
+    """Instantiate a captured graph, after `change` has had its cudaGraph_t; what it raises is raised."""
+    if hasattr(graph, "instantiate"):
+        change(graph.raw_cuda_graph())
+        graph.instantiate()

@@ -20,6 +20,9 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from .. import torch_compat
+from .cuda_graph_nodes import DriverGraph, memsets_to_kernels
+
 Asked = list[tuple[tuple[Any, ...], dict[str, Any]]]
 """What allocations were asked for, as arguments."""
 
@@ -86,7 +89,7 @@ def capture(call: Callable[..., tuple[Any, ...]], args: Sequence[Any], place: tu
     """
     with _recording:  # one at a time may use a pool
         pool = None if place is None else _pool(place)
-        graph = torch.cuda.CUDAGraph()
+        graph = torch_compat.kept_graph()
         clear = torch._C._cuda_clearCublasWorkspaces  # cuBLAS's scratch memory is to lie in the pool
         clear()
         try:
@@ -94,7 +97,12 @@ def capture(call: Callable[..., tuple[Any, ...]], args: Sequence[Any], place: tu
                 results = call(*args)
         finally:
             clear()
+        torch_compat.finish_graph(graph, _with_kernels_alone)
     return Replayed(graph, pool), results
+
+
+def _with_kernels_alone(graph: int) -> None:
+    memsets_to_kernels(DriverGraph(graph, torch.cuda.current_device()))
 
 
 class Replayed:
