@@ -99,10 +99,13 @@ version_of(PyObject *dict)
     return ((PyDictObject *)dict)->ma_version_tag;
 }
 
-static PyObject *
-referent(PyObject *held)
+/* Whether the value is what was held, itself or by a weak reference. A dead one yields None, which is never held so. */
+static int
+is_held(PyObject *value, PyObject *held)
 {
-    return PyWeakref_CheckRef(held) ? PyWeakref_GET_OBJECT(held) : held;
+    if (PyWeakref_CheckRef(held))
+        return value != Py_None && value == PyWeakref_GET_OBJECT(held);
+    return value == held;
 }
 #pragma GCC diagnostic pop
 
@@ -135,13 +138,13 @@ holds(const Record *record)
     case IS_EMPTY:
         return PyDict_GET_SIZE(at) == 0;
     case HAS_TYPE:
-        return (PyObject *)Py_TYPE(at) == referent(record->expected);
+        return is_held((PyObject *)Py_TYPE(at), record->expected);
     case HAS_CODE:
         return PyFunction_GET_CODE(at) == record->expected;
     case HAS_DEFAULT:
-        return default_of(at, (Py_ssize_t)record->version) == referent(record->expected);
+        return is_held(default_of(at, (Py_ssize_t)record->version), record->expected);
     case HAS_IN_CELL:
-        return PyCell_GET(at) == referent(record->expected);
+        return is_held(PyCell_GET(at), record->expected);
     default: /* HAS_TAG */
         return ((PyTypeObject *)at)->tp_version_tag == record->version;
     }
@@ -182,7 +185,7 @@ unchanged_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, P
     Py_ssize_t given = PyVectorcall_NARGS(nargsf);
     if (given != self->inputs || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0))
         return PyErr_Format(PyExc_TypeError, "takes %zd objects, by position; %zd given", self->inputs, given);
-    Noted *noted = (Noted *)Py_XNewRef((PyObject *)noted_for(self, args)); /* reading a dict's place may run anything */
+    Noted *noted = (Noted *)Py_XNewRef((PyObject *)noted_for(self, args)); /* making a dict may run the collector */
     if (noted == NULL)
         Py_RETURN_NONE;
     PyObject *result = all_hold(noted) ? values_of(noted) : Py_NewRef(Py_None);

@@ -126,6 +126,35 @@ def guards_on(box):
     return found
 
 
+@pytest.mark.parametrize("value", [None, 3])
+def test_what_only_a_cell_or_a_default_held_is_not_taken_for_its_successor(value):
+    """A weak reference to what has died says None."""
+
+    def made():
+        box = Box()
+        box.inner = made_with(7000, scaled_copy())
+        box.function.__defaults__ = (scaled_copy(), 1)
+        return box
+
+    box, cell, default = made(), FunctionClosureSource(INNER, 0, "function"), FunctionDefaultSource(FUNCTION, 0)
+    same = [
+        TypeGuard.of(X, box), TypeGuard.of(INNER, scaled), TypeGuard.of(FUNCTION, scaled), TypeGuard.of(TABLE, {}),
+        *(ConstantGuard(attribute(name), getattr(box, name)) for name in ("number", "text")),
+        *(KeyPresenceGuard(TABLE, number, False) for number in range(20)),
+    ]  # fmt: skip
+    for place in (cell, default):
+        held = box.inner.__closure__[0].cell_contents if place is cell else box.function.__defaults__[0]
+        check = Checked(*same, IdentityGuard.of(place, held))
+        del held
+        settled(check, box)
+        if place is cell:
+            box.inner.__closure__[0].cell_contents = value
+        else:
+            box.function.__defaults__ = (value, 1)
+        gc.collect()
+        assert not is_known(check, box) and check.hit(box) is False
+
+
 def settled(check, box):
     """The box, which the check has seen, and whose parts it need not read again."""
     assert check.hit(box) is True and is_known(check, box) and check.hit(box) is True
