@@ -118,6 +118,9 @@ class ComputedSource(Source):
         is_argument = place.string[place.start() - 1 : place.start()] in ("(", ",") and place.start() > 0
         return text if is_argument or " " not in text else f"({text})"
 
+    def parents(self) -> tuple[Source, ...]:
+        return self.terms
+
     def ancestors(self) -> Iterator[Source]:
         for term in self.terms:
             yield term

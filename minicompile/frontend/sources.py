@@ -96,6 +96,11 @@ class Source:
         """The source that this one is read from, or None for a root."""
         return getattr(self, "base", None)
 
+    def parents(self) -> tuple[Source, ...]:
+        """What reading this one reads first: the parent, or the terms of what is computed; nothing for a root."""
+        parent = self.parent()
+        return () if parent is None else (parent,)
+
     def ancestors(self) -> Iterator[Source]:
         """The sources that reading this one goes through, nearest first."""
         source = self.parent()

@@ -118,7 +118,8 @@ class _Writer:
         on_death: Callable[[], None] | None,
     ) -> None:
         self.tensors, twins = _distinct(guards.tensors())
-        self.others = [guard for guard in guards.needed() if not isinstance(guard, TensorGuard)] + twins
+        others = [guard for guard in guards.needed() if not isinstance(guard, TensorGuard)] + twins
+        self.others = sorted(others, key=_rank)
         self.reads, self.on_death = reads, on_death
         self.prefix = _unused_prefix(parameters)
         self.namespace: dict[str, Any] = {**HELPERS, "__MISS__": MISS}
@@ -135,7 +136,7 @@ class _Writer:
         self.required: set[Source] = set()  # what structural guards have been written for
         self.done: set[Guard] = set()
         self.structural: dict[Source, list[Guard]] = {}
-        for guard in sorted(self.others, key=_rank):
+        for guard in self.others:
             if guard.structural and len(guard.sources()) == 1:
                 self.structural.setdefault(guard.sources()[0], []).append(guard)
 
@@ -146,7 +147,7 @@ class _Writer:
         if source in self.available:
             return self.available[source]
         self._add_bindings(source)
-        for parent in _parents(source):
+        for parent in source.parents():
             self.read(parent)
         return self._share(source)
 
@@ -154,7 +155,7 @@ class _Writer:
         """The names that its text takes for granted; of what is at hand they are there already."""
         if source in self.available:
             return
-        parents = _parents(source)
+        parents = source.parents()
         if not parents or type(source).bindings is not Source.bindings:
             self.namespace.update(source.bindings())
         for parent in parents:
@@ -200,7 +201,7 @@ class _Writer:
         used = [*(source for guard in (*rest, *self.tensors) for source in guard.sources()), *self.reads]
         exports = list(dict.fromkeys(node for source in used if (node := watch.nearest(source)) is not None))
         self.uses = _uses(watch.guards, exports)
-        for guard in sorted(watch.guards, key=_rank):
+        for guard in watch.guards:
             self._emit(guard)
         values = [self.read(source) for source in exports]
         asked = walked(self.lines, self.steps, self.namespace)
@@ -222,11 +223,11 @@ class _Writer:
         rest = [guard for guard in (*self.others, *self.tensors) if guard not in self.done]
         # A tensor is read by the check of them all, and before that, where it must be, to ask whether it is nested.
         self.uses = _uses(rest, self.reads, [guard.source for guard in self.tensors])
-        for guard in sorted(self.others, key=_rank):
+        for guard in self.others:
             if guard.rank < TENSOR_RANK and not self._hangs_on_tensor(guard):
                 self._emit(guard)
         self._emit_tensors()
-        for guard in sorted(self.others, key=_rank):
+        for guard in self.others:
             self._emit(guard)
         for source in self.reads:
             self._require(source)
@@ -239,7 +240,7 @@ class _Writer:
     def _is_below_tensor(self, source: Source) -> bool:
         """Whether the source is a tensor's or read through one."""
         if source not in self.below_tensor:
-            self.below_tensor[source] = any(map(self._is_below_tensor, _parents(source)))
+            self.below_tensor[source] = any(map(self._is_below_tensor, source.parents()))
         return self.below_tensor[source]
 
     def _emit(self, guard: Guard) -> None:
@@ -267,7 +268,7 @@ class _Writer:
             self.steps[len(self.lines) - 1] = Step(*path, comparison=found[1:])
 
     def _require(self, source: Source) -> None:
-        for parent in _parents(source):
+        for parent in source.parents():
             if parent not in self.required:
                 self.required.add(parent)
                 self._require(parent)
@@ -340,7 +341,7 @@ class _Writer:
     # ---- the frame around the lines ----
 
     def _function_dicts(self) -> list[str]:
-        roots = [node for node in _each_once(self._all_sources()) if not _parents(node)]
+        roots = [node for node in _each_once(self._all_sources()) if not node.parents()]
         lines = []
         if any(isinstance(root, (GlobalSource, GlobalsSource)) for root in roots):
             lines.append("__globals__ = __func__.__globals__")
@@ -375,16 +376,8 @@ def _each_once(sources: Iterable[Source]) -> Iterator[Source]:
         source = pending.pop()
         if source not in seen:
             seen.add(source)
-            pending += _parents(source)
+            pending += source.parents()
             yield source
-
-
-def _parents(source: Source) -> tuple[Source, ...]:
-    """What the source is read from."""
-    if isinstance(source, ComputedSource):
-        return source.terms
-    parent = source.parent()
-    return () if parent is None else (parent,)
 
 
 def _rank(guard: Guard) -> int:

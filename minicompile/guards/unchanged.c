@@ -122,7 +122,8 @@ static PyObject *
 default_of(PyObject *function, Py_ssize_t index)
 {
     PyObject *defaults = PyFunction_GET_DEFAULTS(function);
-    return defaults != NULL && index < PyTuple_GET_SIZE(defaults) ? PyTuple_GET_ITEM(defaults, index) : NULL;
+    int there = defaults != NULL && index >= 0 && index < PyTuple_GET_SIZE(defaults);
+    return there ? PyTuple_GET_ITEM(defaults, index) : NULL;
 }
 
 static int

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..frontend.class_lookup import static_lookup
 from ..frontend.sources import (
     AttributesSource,
     AttrSource,
@@ -161,7 +162,7 @@ class _Known:
         found = self.objects.get(source)
         if found is None and isinstance(source, AttrSource) and self.hop(source) is not None:
             owner = self.object_at(source.base)  # of a class, whose attributes stay
-            return _named(owner, source.attr) if isinstance(owner, type) else None
+            return static_lookup(owner, source.attr) if isinstance(owner, type) else None
         return found
 
     def is_simple(self, source: Source) -> bool:
@@ -203,15 +204,11 @@ def _attribute(source: AttrSource, known: _Known) -> _Hop | None:
     metaclass = type(owner)
     if not isinstance(owner, type) or metaclass.__getattribute__ is not type.__getattribute__:
         return None
-    if hasattr(type(_named(metaclass, name)), "__set__"):
+    if hasattr(type(static_lookup(metaclass, name)), "__set__"):
         return None
-    found = _named(owner, name)
+    found = static_lookup(owner, name)
     is_itself = isinstance(found, (types.FunctionType, property)) or not hasattr(type(found), "__get__")
     return _Hop("attribute", source.base, (name,), "class") if is_itself else None
-
-
-def _named(cls: type, name: str) -> Any:
-    return next((vars(kind)[name] for kind in cls.__mro__ if name in vars(kind)), None)
 
 
 def _item(source: ItemSource, known: _Known) -> _Hop | None:

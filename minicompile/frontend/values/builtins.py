@@ -19,6 +19,7 @@ import torch
 from ...guards.kinds import ConstantGuard
 from .. import directives
 from ..breaks import Break, BreakKind, unsupported_call
+from ..class_lookup import static_lookup
 from ..computed_sources import CallSource
 from ..data_dependent import ConditionValue
 from .annotations import AnnotationValue
@@ -28,7 +29,7 @@ from .computed import call_computed
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .data_floats import call_data_float
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

@@ -17,14 +17,15 @@ import torch
 from ...guards.constants import is_numpy_number
 from ...guards.kinds import AttrPresenceGuard
 from ..breaks import unsupported_call
+from ..class_lookup import MISSING as _MISSING
+from ..class_lookup import static_lookup
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .callables import call_object, has_rule, rule
 from .constant import FOREIGN, ConstantValue, specialized
 from .containers import SequenceValue
 from .functions import MethodValue
-from .objects import MISSING as _MISSING
-from .objects import ObjectValue, is_open_class, python_descriptor, static_lookup
+from .objects import ObjectValue, is_open_class, python_descriptor
 from .subclasses import IMMUTABLE, SubclassValue, initialise_natively, native_base, new_subclass_object
 
 if TYPE_CHECKING:

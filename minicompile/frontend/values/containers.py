@@ -115,8 +115,8 @@ class SequenceValue(Value):
 
 def _attribute_of_class(tr: Tracer, owner: SequenceValue, name: str) -> Value:
     """A method, property or constant that a named tuple's class adds."""
+    from ..class_lookup import static_lookup
     from .functions import bound_attribute
-    from .objects import static_lookup
 
     raw = static_lookup(owner.kind, name)
     found = bound_attribute(tr, owner, owner.kind, raw, AttrSource(tr.anchor(owner.kind), name))

@@ -16,6 +16,7 @@ import torch
 
 from ...guards.tensors import OverlapGuard, memory_overlaps
 from ..breaks import unsupported_call
+from ..class_lookup import static_lookup
 from ..shared_elements import same_memory
 from .base import Value
 from .callables import CallableValue, rule
@@ -23,7 +24,7 @@ from .classes import ClassValue, can_be_made
 from .constant import ConstantValue, OpenValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue
-from .objects import ObjectValue, PyModuleValue, static_lookup
+from .objects import ObjectValue, PyModuleValue
 from .subclasses import native_base
 from .tensor import TensorValue
 

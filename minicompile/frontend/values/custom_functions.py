@@ -17,6 +17,7 @@ from torch import fx
 from ... import body_calls
 from ...guards import kinds
 from ..breaks import Restart, unsupported, unsupported_call
+from ..class_lookup import static_lookup
 from ..skip import is_torch_file
 from ..sources import AttrSource, FunctionClosureSource, FunctionDefaultSource, Source
 from .base import Args, Value, fail
@@ -28,7 +29,7 @@ from .containers import DictValue, SequenceValue, SetValue
 from .deques import DequeValue
 from .functions import FunctionValue
 from .new_classes import NewClassValue
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 from .tensor import TensorValue
 from .tensor_hooks import reads_what_lasts
 

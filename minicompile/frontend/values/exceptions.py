@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from ...guards.kinds import Frame as GuardFrame
 from ...guards.kinds import Guard, Scope
 from ..breaks import Restart, UserError, unsupported
+from ..class_lookup import static_lookup
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .callables import RULES, CallableValue, rule
 from .classes import ClassValue
 from .constant import ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
-from .objects import ObjectValue, set_line, static_lookup
+from .objects import ObjectValue, set_line
 
 if TYPE_CHECKING:
     from ..glue import Glue

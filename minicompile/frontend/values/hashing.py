@@ -13,6 +13,7 @@ import torch
 
 from ...guards.constants import is_numpy_number
 from ..breaks import unsupported, unsupported_call
+from ..class_lookup import static_lookup
 from .base import NotConstant, Value, fail
 from .callables import rule
 from .classes import ClassValue
@@ -20,7 +21,7 @@ from .constant import ConstantValue, specialized
 from .containers import SequenceValue
 from .functions import FunctionValue
 from .identities import IdentityValue
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

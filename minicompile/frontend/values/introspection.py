@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.kinds import GlobalAbsentGuard, KeyPresenceGuard
 from ..breaks import unsupported_call
+from ..class_lookup import static_lookup
 from ..sources import GlobalSource, GlobalsSource, Source
 from .base import NotConstant, Value, fail
 from .callables import rule
 from .classes import ClassValue
 from .constant import ConstantValue
 from .containers import DictValue, SequenceValue, method_of
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..frame import Frame

@@ -13,11 +13,12 @@ import torch.nn.modules.module as torch_module
 
 from ...guards.kinds import LengthGuard, NoModuleHooksGuard
 from ..breaks import unsupported_call
+from ..class_lookup import static_lookup
 from ..sources import AttrSource, ModuleMemberSource, RegistrySource
 from .base import Args, Kwargs, Lazy, Value, fail
 from .constant import ConstantValue
 from .functions import is_method
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import torch
 from ...guards.held import Held
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard, TypeGuard
 from ..breaks import UserError
+from ..class_lookup import MISSING, static_lookup
 from ..computed_sources import CallSource
 from ..sources import AttrSource, InstanceDictSource, ItemSource
 from .base import Args, Kwargs, Lazy, Value, fail
@@ -31,18 +32,9 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..tracer import Tracer
 
-MISSING = object()
 _HEAP_TYPE = 1 << 9
 _PLAIN_ACCESS = (object, BaseException, types.SimpleNamespace)
 """Builtin classes whose `__setattr__` and `__delattr__` do what object's do."""
-
-
-def static_lookup(cls: type, name: str) -> Any:
-    """The raw attribute that the class and its bases hold under a name, `MISSING` if none: no descriptor runs."""
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return MISSING
 
 
 def is_open_class(cls: type) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.constants import is_constant
 from ...guards.kinds import InstanceAttrAbsentGuard, KeysGuard, LengthGuard
+from ..class_lookup import MISSING, static_lookup
 from ..sources import CONTAINERS, AttrSource, ContentsSource, ItemSource, contents_of
 from .base import Args, Kwargs, Lazy, OpaqueValue, Value
 from .constant import ConstantValue
@@ -31,7 +32,7 @@ from .containers import (
     make_set,
     pairs_of,
 )
-from .objects import MISSING, ObjectValue, dunder_names, set_line, static_lookup
+from .objects import ObjectValue, dunder_names, set_line
 
 if TYPE_CHECKING:
     from ..glue import Glue

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import unsupported_call
+from ..class_lookup import static_lookup
 from .base import Args, Kwargs, NotConstant, Value
 from .callables import RULES, rule
 from .classes import ClassValue
 from .computed import ComputedValue, computed, formatted_number, joined
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .containers import DictValue, SequenceValue
-from .objects import ObjectValue, static_lookup
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
