@@ -122,6 +122,11 @@ def allows_tf32() -> bool:
         return False
 
 
+def storage_id(tensor: torch.Tensor) -> int:
+    """A number that living tensors have in common if they share memory. The tensor has to have strides."""
+    return tensor.untyped_storage()._cdata
+
+
 def storage_use_count(storage: torch.UntypedStorage) -> int:
     """How many hold the storage, in C++; all Python references together count as one."""
     return torch._C._storage_Use_Count(storage._cdata)

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..torch_compat import storage_id
+
 _VIEWING = (int, torch.SymInt, slice, type(None), type(...))
 """Indices that give views."""
 
@@ -92,7 +94,7 @@ def same_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
 def _storage(value: Any) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
-    return value.untyped_storage()._cdata
+    return storage_id(value)
 
 
 def has_shared_elements(tensor: torch.Tensor) -> bool:

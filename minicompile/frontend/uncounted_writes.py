@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..ir.fake_versions import written
+from ..torch_compat import storage_id
 
 
 class WriteWatch(TorchDispatchMode):
@@ -27,12 +28,12 @@ class WriteWatch(TorchDispatchMode):
         if func._schema.is_mutable:
             for tensor in written(func, args, kwargs):
                 self.count += 1
-                self._storages.add(tensor.untyped_storage()._cdata)
+                self._storages.add(storage_id(tensor))
         return func(*args, **kwargs)
 
     def has_seen(self, tensor: torch.Tensor) -> bool:
         """Whether memory of an inference tensor was written."""
-        return tensor.is_inference() and tensor.untyped_storage()._cdata in self._storages
+        return tensor.is_inference() and storage_id(tensor) in self._storages
 
 
 __all__ = ["WriteWatch"]

@@ -93,11 +93,11 @@ def _kernel_dtypes(call: Call) -> bool:
 def _record(call: Call) -> Trace:
     """Run the decomposition on the recorded fake tensors, once more under a recorder."""
     from .convert import tensors_in
-    from .trace import Trace, _Recorder, fake_mode_of
+    from .trace import Recorder, Trace, fake_mode_of
 
     mode = fake_mode_of(tensors_in(call.args))
     recorded = Trace([])
-    with torch.no_grad(), mode, _Recorder(recorded) as recorder:
+    with torch.no_grad(), mode, Recorder(recorded) as recorder:
         recorder.origin = call.origin
         result = _table()[call.func](*_own_lists(call.args), **_own_lists(call.kwargs))
     if result is NotImplemented:

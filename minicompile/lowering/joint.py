@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,26 +23,13 @@ import torch
 
 from ..ir.call_plan import CallPlan
 from ..ir.graph import Graph, Origin
-from ..torch_compat import without_saved_tensor_hooks
+from ..torch_compat import storage_id, without_saved_tensor_hooks
 from .errors import LoweringError
 from .extern import has_effect
+from .functional import functional, functionalized, is_functional, sync
 from .kept import kept_storages
 from .plan import Result, make_plan
-from .trace import (
-    Trace,
-    _functional,
-    _HiddenWrite,
-    _interpret_or_refuse,
-    _is_dynamic,
-    _is_functional,
-    _Recorder,
-    _same_autocast_after,
-    _storage,
-    _sync,
-    _wrap_constants,
-    fake_inputs,
-    fake_mode_of,
-)  # fmt: skip
+from .trace import HiddenWrite, Recorder, Trace, fake_inputs, fake_mode_of, interpret, is_dynamic, wrap_constants
 
 
 @dataclass(frozen=True)
@@ -108,7 +94,7 @@ class _Traced:
     kept: tuple[frozenset[int], frozenset[int]]
 
 
-class _JointRecorder(_Recorder):
+class _JointRecorder(Recorder):
     """Also finds out which forward call a backward call belongs to: autograd numbers its nodes as they are made."""
 
     sets_grad_mode = True
@@ -161,7 +147,7 @@ class _Inputs:
         with torch.enable_grad():
             anchor = torch.zeros((), requires_grad=True)
             for index, (value, needed) in enumerate(zip(values, requires_grad, strict=True)):
-                made.wrappers.append(_Enter.apply(anchor, [value]) if needed else _functional(value))
+                made.wrappers.append(_Enter.apply(anchor, [value]) if needed else functional(value))
                 if needed:
                     made.edges[index] = torch.autograd.graph.get_gradient_edge(made.wrappers[-1])
         return made
@@ -173,30 +159,23 @@ def _trace_twice(gm: Any, example_inputs: Sequence[Any], requires_grad: Sequence
     with mode, torch.no_grad():
         inputs = [v.detach() if isinstance(v, torch.Tensor) else v for v in fake_inputs(example_inputs, mode)]
     try:
-        return _trace(gm, _Inputs.of(inputs, requires_grad), mode, grad_mode, any(map(_is_dynamic, inputs)))
-    except _HiddenWrite:
+        return _trace(gm, _Inputs.of(inputs, requires_grad), mode, grad_mode, any(map(is_dynamic, inputs)))
+    except HiddenWrite:
         return _trace(gm, _Inputs.of(inputs, requires_grad), mode, grad_mode, True)
 
 
 def _trace(gm: Any, inputs: _Inputs, mode: Any, grad_mode: bool, python_dispatcher: bool) -> _Traced:
-    from torch._dispatch.python import enable_python_dispatcher
-
     trace = Trace(list(inputs.values))
-    constants = _wrap_constants(gm, trace, mode)
+    constants = wrap_constants(gm, trace, mode)
     recorder = _JointRecorder(trace, may_retry=not python_dispatcher)
-    with ExitStack() as stack:
-        stack.enter_context(torch.set_grad_enabled(grad_mode))
-        stack.enter_context(_same_autocast_after())
-        stack.enter_context(without_saved_tensor_hooks())
-        stack.enter_context(torch.autograd.set_detect_anomaly(False))  # it reads the gradients' numbers
-        stack.enter_context(mode)
-        stack.enter_context(recorder)
-        if python_dispatcher:
-            stack.enter_context(enable_python_dispatcher())
-        torch._enable_functionalization(reapply_views=True)
-        stack.callback(torch._disable_functionalization)
-        outputs = _interpret_or_refuse(gm, inputs.wrappers, constants, recorder)
-        _sync([*inputs.wrappers, *constants.values(), *outputs])
+    with (
+        torch.set_grad_enabled(grad_mode),
+        without_saved_tensor_hooks(),
+        torch.autograd.set_detect_anomaly(False),  # it reads the gradients' numbers
+        functionalized(mode, recorder, python_dispatcher=python_dispatcher),
+    ):
+        outputs = interpret(gm, inputs.wrappers, constants, recorder)
+        sync([*inputs.wrappers, *constants.values(), *outputs])
         plan, results = make_plan(trace, inputs.wrappers, inputs.edges, constants, outputs)
         kept = _kept(inputs, results)
         n_forward = len(trace.calls)
@@ -215,7 +194,7 @@ def _kept(inputs: _Inputs, results: list[Result]) -> tuple[frozenset[int], froze
 
 
 def _in_storages(wrappers: list[Any], storages: set[int]) -> frozenset[int]:
-    return frozenset(i for i, w in enumerate(wrappers) if _is_functional(w) and _storage(w) in storages)
+    return frozenset(i for i, w in enumerate(wrappers) if is_functional(w) and storage_id(w) in storages)
 
 
 def _backward(trace: Trace, inputs: _Inputs, results: list[Result]) -> tuple[list[Any], tuple[int, ...]]:
@@ -225,11 +204,11 @@ def _backward(trace: Trace, inputs: _Inputs, results: list[Result]) -> tuple[lis
     if not differentiable or not inputs.edges:
         return gradients, ()
     fakes = [_tangent_like(results[i].value) for i in differentiable]
-    tangents = list(map(_functional, fakes))
+    tangents = list(map(functional, fakes))
     found = _run_autograd([results[i].wrapper for i in differentiable], list(inputs.edges.values()), tangents)
-    _sync(found)
+    sync(found)
     for index, gradient in zip(inputs.edges, found, strict=True):
-        gradients[index] = torch._from_functional_tensor(gradient) if _is_functional(gradient) else gradient
+        gradients[index] = torch._from_functional_tensor(gradient) if is_functional(gradient) else gradient
     trace.inputs += fakes
     trace.alive += [tangents, found]
     return gradients, differentiable
@@ -242,7 +221,7 @@ def _run_autograd(results: list[Any], edges: list[Any], tangents: list[Any]) -> 
     try:
         with torch.autograd.set_multithreading_enabled(False):
             return list(torch.autograd.grad(results, edges, tangents, allow_unused=True))
-    except (LoweringError, _HiddenWrite):
+    except (LoweringError, HiddenWrite):
         raise
     except Exception as error:
         raise LoweringError(f"the backward does not run on fake tensors: {error}") from error

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import storage_id
 from .errors import LoweringError
-from .trace import _storage
 
 _NAMES: dict[type, tuple[str, ...]] = {}
 """Class of autograd node → the attributes under which it shows what it has saved."""
@@ -32,7 +32,7 @@ def kept_storages(roots: Sequence[Any]) -> set[int]:
     while stack:
         node = stack.pop()
         for value in _saved(node):
-            found.add(_storage(value))
+            found.add(storage_id(value))
         following = {edge[0] for edge in node.next_functions if edge[0] is not None} - seen
         seen |= following
         stack.extend(following)

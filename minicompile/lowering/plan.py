@@ -15,8 +15,10 @@ from ..ir.call_plan import CallPlan, Own, View, Whole, Write
 from ..ir.retyped import lazy_bit, offset_between
 from ..ir.symbols import to_dim
 from ..ir.types import TensorType
+from ..torch_compat import storage_id
 from .errors import LoweringError
-from .trace import Trace, _is_functional, _same_strides, _storage
+from .functional import is_functional, same_strides
+from .trace import Trace
 
 
 class Result(NamedTuple):
@@ -49,14 +51,14 @@ class _Planner:
     def run(self, outputs: list[Any]) -> tuple[CallPlan, list[Result]]:
         self._check_constants()
         writes = [w for w in map(self._write, range(len(self.wrappers))) if w is not None]
-        inputs = {_storage(w): i for i, w in reversed(list(enumerate(self.wrappers))) if _is_functional(w)}
+        inputs = {storage_id(w): i for i, w in reversed(list(enumerate(self.wrappers))) if is_functional(w)}
         bases = self._bases(outputs, inputs)
         planned = tuple(self._output(out, inputs, bases) for out in outputs)
         return CallPlan(planned, tuple(writes)), self.results
 
     def _check_constants(self) -> None:
         for name, wrapper in self.constants.items():
-            if _is_functional(wrapper) and id(torch._from_functional_tensor(wrapper)) not in self.trace.constants:
+            if is_functional(wrapper) and id(torch._from_functional_tensor(wrapper)) not in self.trace.constants:
                 raise LoweringError(f"the constant {name} of the graph is mutated")
 
     # --- results ----------------------------------------------------------------------------------------------------
@@ -76,9 +78,9 @@ class _Planner:
 
     def _write(self, index: int) -> Write | None:
         wrapper, value = self.wrappers[index], self.trace.inputs[index]
-        if not _is_functional(wrapper):
+        if not is_functional(wrapper):
             return None
-        if wrapper.shape != value.shape or not _same_strides(wrapper, value):
+        if wrapper.shape != value.shape or not same_strides(wrapper, value):
             raise LoweringError(f"input {index} has its shape or strides changed in place")
         self._check_history(index, wrapper)
         final = torch._from_functional_tensor(wrapper)
@@ -104,9 +106,9 @@ class _Planner:
     def _bases(self, outputs: list[Any], inputs: dict[int, int]) -> dict[int, Any]:
         """Storage → the wrapper that all outputs in it are made views of, where there are several."""
         groups: dict[int, list[Any]] = {}
-        for out in {id(out): out for out in outputs if _is_functional(out)}.values():
-            if _storage(out) not in inputs:
-                groups.setdefault(_storage(out), []).append(out)
+        for out in {id(out): out for out in outputs if is_functional(out)}.values():
+            if storage_id(out) not in inputs:
+                groups.setdefault(storage_id(out), []).append(out)
         return {storage: _base_of(group) for storage, group in groups.items() if len(group) > 1}
 
     def _output(self, out: Any, inputs: dict[int, int], bases: dict[int, Any]) -> Any:
@@ -114,10 +116,10 @@ class _Planner:
             return to_dim(out) if isinstance(out, (torch.SymInt, torch.SymFloat)) else out
         if not torch._is_functional_tensor(out):
             return self._constant(out)
-        index = inputs.get(_storage(out))
+        index = inputs.get(storage_id(out))
         if index is not None:
             return self._alias(index, out)
-        base = bases.get(_storage(out))
+        base = bases.get(storage_id(out))
         if base is None or base is out:
             return Own(self._result(out, out.requires_grad))
         return self._view(out, base, False, self._result(base, base.requires_grad))

@@ -25,6 +25,7 @@ import torch
 from torch import fx
 
 from ..body_calls import hooked, inner_gradients
+from ..torch_compat import storage_id
 from .errors import LoweringError
 from .own_backward import keeps_own_backward
 
@@ -277,7 +278,7 @@ def _requires_grad(node: fx.Node) -> bool:
 
 
 def _storage(node: fx.Node) -> int:
-    return node.meta["example_value"].untyped_storage()._cdata
+    return storage_id(node.meta["example_value"])
 
 
 def _share_memory(first: fx.Node, second: fx.Node) -> bool:

@@ -4,15 +4,13 @@ In: a `torch.fx.GraphModule` (torch-level or ATen-level) and its example inputs.
 Out: a `Trace`: the recorded calls on fake tensors, what the outputs are, and which inputs were mutated to what.
 
 The FX graph is run once on functional wrappers around fake tensors. PyTorch's functionalization turns every view and
-every mutation into pure calls below the wrappers, where `_Recorder` listens. A mutated input shows itself afterwards:
+every mutation into pure calls below the wrappers, where `Recorder` listens. A mutated input shows itself afterwards:
 its wrapper holds another value than the one it was made with. A result that shares memory with an input, or with
 another result, shows itself by the storage of its wrapper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +24,10 @@ from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from ..ir.retyped import lazy_bit, offset_between
 from ..symbolic_forms import symbolic_form
-from ..torch_compat import restore_modes, save_modes
+from ..torch_compat import restore_modes, save_modes, storage_id
 from . import rng_states
 from .errors import LoweringError
+from .functional import functional, functionalized, is_functional, same_strides, sync
 from .kept_layouts import KeptLayouts
 from .substitutes import SUBSTITUTES
 from .writing_operators import without_writes
@@ -91,7 +90,7 @@ class Trace:
     alive: list[Any] = field(default_factory=list)
 
 
-class _HiddenWrite(Exception):
+class HiddenWrite(Exception):
     """ATen's batch norm writes its running statistics without saying so in its schema; trace again (see `trace`)."""
 
 
@@ -104,10 +103,10 @@ def _writes_secretly(func: Any, args: tuple[Any, ...]) -> bool:
 _BATCH_NORMS = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})
 
 
-class _Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):
     """Notes every call that returns a tensor, or nothing (those act).
 
-    Raises _HiddenWrite for a call that writes unseen, or LoweringError if the trace must not be tried again.
+    Raises HiddenWrite for a call that writes unseen, or LoweringError if the trace must not be tried again.
     """
 
     sets_grad_mode = False  # values do not depend on it, and writing to a leaf would be refused
@@ -121,7 +120,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if _writes_secretly(func, args):
-            raise _HiddenWrite() if self.may_retry else LoweringError(f"{func} writes to its arguments unseen")
+            raise HiddenWrite() if self.may_retry else LoweringError(f"{func} writes to its arguments unseen")
         result = run(func, args, kwargs)
         if result is None or isinstance(result, (torch.Tensor, tuple, list)):
             self.trace.calls.append(Call(func, args, kwargs, result, self.origin))
@@ -170,8 +169,8 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Any) -> Trace:
     with torch.inference_mode(False):  # functionalization counts versions, which inference tensors have not
         inputs = [_counting_versions(value, mode) for value in fake_inputs(example_inputs, mode)]
         try:
-            return _trace(gm, inputs, mode, any(map(_is_dynamic, inputs)))
-        except _HiddenWrite:
+            return _trace(gm, inputs, mode, any(map(is_dynamic, inputs)))
+        except HiddenWrite:
             return _trace(gm, inputs, mode, True)
 
 
@@ -187,51 +186,24 @@ def _counting_versions(value: Any, mode: Any) -> Any:
 
 
 def _trace(gm: torch.fx.GraphModule, inputs: list[Any], mode: Any, python_dispatcher: bool) -> Trace:
-    from torch._dispatch.python import enable_python_dispatcher
-
     result = Trace(inputs)
-    wrappers = [_functional(value) for value in inputs]
-    constants = _wrap_constants(gm, result, mode)
-    recorder = _Recorder(result, may_retry=not python_dispatcher)
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(_same_autocast_after())
-        stack.enter_context(mode)
-        stack.enter_context(recorder)
-        if python_dispatcher:
-            stack.enter_context(enable_python_dispatcher())
-        torch._enable_functionalization(reapply_views=True)
-        stack.callback(torch._disable_functionalization)
-        outputs = _interpret_or_refuse(gm, wrappers, constants, recorder)
-        _sync([*wrappers, *constants.values(), *outputs])
+    wrappers = list(map(functional, inputs))
+    constants = wrap_constants(gm, result, mode)
+    recorder = Recorder(result, may_retry=not python_dispatcher)
+    with torch.no_grad(), functionalized(mode, recorder, python_dispatcher=python_dispatcher):
+        outputs = interpret(gm, wrappers, constants, recorder)
+        sync([*wrappers, *constants.values(), *outputs])
     _read_back(result, wrappers, constants, outputs)
     return result
 
 
-@contextmanager
-def _same_autocast_after() -> Iterator[None]:
-    """Graphs hold calls that enter and leave autocast; one that fails in between must not leave it on."""
-    devices = ("cpu", "cuda")
-    before = [(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices]
-    try:
-        yield
-    finally:
-        for device, enabled, dtype in before:
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-
-
-def _is_dynamic(value: Any) -> bool:
+def is_dynamic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return any(isinstance(size, torch.SymInt) for size in value.shape)
     return isinstance(value, (torch.SymInt, torch.SymFloat))
 
 
-def _functional(value: Any) -> Any:
-    return torch._to_functional_tensor(value) if isinstance(value, torch.Tensor) else value
-
-
-def _wrap_constants(gm: torch.fx.GraphModule, result: Trace, mode: Any) -> dict[str, Any]:
+def wrap_constants(gm: torch.fx.GraphModule, result: Trace, mode: Any) -> dict[str, Any]:
     """The tensors that the graph reads as attributes, as functional wrappers (made before functionalization is on)."""
     wrapped = {}
     for node in gm.graph.nodes:
@@ -241,7 +213,7 @@ def _wrap_constants(gm: torch.fx.GraphModule, result: Trace, mode: Any) -> dict[
                 fake = mode.from_tensor(value, static_shapes=True)
                 result.constants[id(fake)] = value
                 result.alive.append(fake)
-                value = _functional(fake)
+                value = functional(fake)
             wrapped[node.target] = value
     return wrapped
 
@@ -252,7 +224,7 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
+def _walk(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: Recorder) -> list[Any]:
     """Walk the FX graph once; returns the flat list of its results."""
     env: dict[Any, Any] = {}
     placeholders, layouts = iter(inputs), KeptLayouts(inputs)
@@ -272,15 +244,15 @@ def _interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: 
     raise LoweringError("the FX graph has no output node")
 
 
-def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: _Recorder) -> list[Any]:
-    """`_interpret`, where whatever goes wrong is a LoweringError that names the user's line."""
+def interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: Recorder) -> list[Any]:
+    """Walk the FX graph, where whatever goes wrong is a LoweringError that names the user's line."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     modes = save_modes()
     try:
-        outputs = _interpret(gm, inputs, constants, recorder)
-    except (_HiddenWrite, LoweringError):
+        outputs = _walk(gm, inputs, constants, recorder)
+    except (HiddenWrite, LoweringError):
         raise
     except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
         raise LoweringError(f"{recorder.origin or 'an operator'} needs the values of a tensor: {error}") from error
@@ -293,7 +265,7 @@ def _interpret_or_refuse(gm: Any, inputs: list[Any], constants: dict[str, Any], 
     return outputs
 
 
-def _evaluate(node: Any, args: Any, kwargs: Any, recorder: _Recorder) -> Any:
+def _evaluate(node: Any, args: Any, kwargs: Any, recorder: Recorder) -> Any:
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
@@ -302,7 +274,7 @@ def _evaluate(node: Any, args: Any, kwargs: Any, recorder: _Recorder) -> Any:
         return rng_states.evaluate(node, args, kwargs, recorder)
     if node.target is checkpointed:
         body, _, *inputs = args  # its calls carry in their origins that they are to be computed again
-        return tuple(_interpret(body, inputs, dict(body.named_children()), recorder))
+        return tuple(_walk(body, inputs, dict(body.named_children()), recorder))
     target = SUBSTITUTES.get(node.target) or symbolic_form(node.target, args, kwargs) or without_writes(node.target)
     return (target or node.target)(*args, **kwargs)
 
@@ -321,57 +293,33 @@ def _fill(value: Any, env: dict[Any, Any]) -> Any:
     return value
 
 
-def _is_functional(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
-
-
-def _sync(values: list[Any]) -> None:
-    """Bring every wrapper's value up to date with the mutations of its base."""
-    for value in values:
-        if _is_functional(value):
-            torch._sync(value)
-
-
 def _read_back(result: Trace, wrappers: list[Any], constants: dict[str, Any], outputs: list[Any]) -> None:
     for name, wrapper in constants.items():
-        if _is_functional(wrapper) and id(torch._from_functional_tensor(wrapper)) not in result.constants:
+        if is_functional(wrapper) and id(torch._from_functional_tensor(wrapper)) not in result.constants:
             raise LoweringError(f"the constant {name} of the graph is mutated")
     for index, (wrapper, value) in enumerate(zip(wrappers, result.inputs, strict=True)):
-        if _is_functional(wrapper):
+        if is_functional(wrapper):
             _read_input(result, index, wrapper, value)
     result.outputs = _read_outputs(result, wrappers, outputs)
     result.alive += [wrappers, constants, outputs]
 
 
 def _read_input(result: Trace, index: int, wrapper: Any, value: torch.Tensor) -> None:
-    if wrapper.shape != value.shape or not _same_strides(wrapper, value):
+    if wrapper.shape != value.shape or not same_strides(wrapper, value):
         raise LoweringError(f"input {index} has its shape or strides changed in place")
     final = torch._from_functional_tensor(wrapper)
     if final is not value:
         result.writes.append((index, final))
 
 
-def _same_strides(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """As far as they place elements: functionalization changes others now and then."""
-    if one.stride() == other.stride():
-        return True
-    triples = zip(other.shape, one.stride(), other.stride(), strict=True)
-    is_empty = any(type(size) is int and size == 0 for size in other.shape)
-    return is_empty or all((type(size) is int and size == 1) or a == b for size, a, b in triples)
-
-
-def _storage(value: torch.Tensor) -> int:
-    return value.untyped_storage()._cdata
-
-
 def _read_outputs(result: Trace, wrappers: list[Any], outputs: list[Any]) -> list[Any]:
     """Sort the results into values of their own, views of inputs, and values that share memory."""
-    inputs = {_storage(w): i for i, w in reversed(list(enumerate(wrappers))) if _is_functional(w)}
+    inputs = {storage_id(w): i for i, w in reversed(list(enumerate(wrappers))) if is_functional(w)}
     constants = {id(value): key for key, value in result.constants.items()}
     count: dict[int, int] = {}
     for out in outputs:
-        if _is_functional(out):
-            count[_storage(out)] = count.get(_storage(out), 0) + 1
+        if is_functional(out):
+            count[storage_id(out)] = count.get(storage_id(out), 0) + 1
 
     def one(out: Any) -> Any:
         if not isinstance(out, torch.Tensor):
@@ -379,10 +327,10 @@ def _read_outputs(result: Trace, wrappers: list[Any], outputs: list[Any]) -> lis
         if not torch._is_functional_tensor(out):
             return _constant_output(result, out, constants)
         value = torch._from_functional_tensor(out)
-        index = inputs.get(_storage(out))
+        index = inputs.get(storage_id(out))
         if index is not None:
             return _alias(index, wrappers, out, value)
-        return value if count[_storage(out)] == 1 else _shared(result, out, value)
+        return value if count[storage_id(out)] == 1 else _shared(result, out, value)
 
     return [one(out) for out in outputs]
 
@@ -411,9 +359,9 @@ def _lazy_bit(view: torch.Tensor, base: torch.Tensor) -> str:
 
 def _shared(result: Trace, out: torch.Tensor, value: torch.Tensor) -> Any:
     """The result as a view of the first recorded tensor in its storage; alone if that cannot be told."""
-    storage = _storage(value)
+    storage = storage_id(value)
     for call in result.calls:
         for candidate in call.results:
-            if isinstance(candidate, torch.Tensor) and _storage(candidate) == storage:
+            if isinstance(candidate, torch.Tensor) and storage_id(candidate) == storage:
                 return SharedValue(candidate, value, id(out), _lazy_bit(value, candidate))
     raise LoweringError("two outputs share memory that no recorded call made")

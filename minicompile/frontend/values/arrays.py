@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...guards.constants import is_numpy_number
 from ...guards.kinds import ConstantGuard
 from ...numpy_calls import numpy_function, numpy_method
+from ...torch_compat import storage_id
 from ..breaks import Break, BreakKind, unsupported_call
 from ..computed_sources import FromNumpySource
 from ..sources import AttrSource
@@ -348,7 +349,7 @@ class _Call:
         if fake.dtype is not torch.from_numpy(like.copy()).dtype or tuple(fake.shape) != like.shape:
             raise self.refuse("gives another dtype or shape in torch than in NumPy")
         shares = [numpy.shares_memory(like, example) for _, example in self.arrays]
-        if not is_scalar and shares != [_storage(fake) == _storage(value.tensor.fake) for value, _ in self.arrays]:
+        if not is_scalar and shares != [storage_id(fake) == storage_id(value.tensor.fake) for value, _ in self.arrays]:
             raise self.refuse("shares memory in torch otherwise than in NumPy")
         if not like.flags.writeable and not is_scalar:
             raise self.refuse("gives an array that cannot be written to")
@@ -363,10 +364,6 @@ def _example(value: ArrayValue) -> Any:
     sizes, strides = [int(size) for size in fake.shape], [int(stride) for stride in fake.stride()]
     with _disable_current_modes(), torch.no_grad():
         return torch.empty_strided(sizes, strides, dtype=fake.dtype).fill_(1).numpy()
-
-
-def _storage(fake: torch.Tensor) -> int:
-    return fake.untyped_storage()._cdata
 
 
 def _same_layout(fake: torch.Tensor, array: Any) -> bool:
