@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -27,8 +28,8 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="compile real functions, compare with eager and torch.compile, draw them")
     demo.add_argument("--no-inductor", action="store_true", help="leave torch.compile out (it takes half a minute)")
-    demo.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    demo.add_argument("--out", default="demo-output", metavar="DIR", help="where the stages' files go")
+    demo.add_argument("--device", type=_device, default="cpu", help="cpu or cuda (default: cpu)")
+    demo.add_argument("--out", default="demo-output", metavar="DIR", help="where files go (default: demo-output)")
     demo.add_argument("--only", default="", metavar="NAME", help="one program by name")
     demo.set_defaults(run=_demo)
 
@@ -42,24 +43,24 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser("compare", help="eager, minicompile and torch.compile side by side")
     _add_target(compare)
     compare.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
-    compare.add_argument("--rounds", type=int, default=9, help="turns that each candidate gets (default: 9)")
-    compare.add_argument("--html", metavar="FILE", help="write one page that shows every stage side by side")
-    compare.add_argument("--json", metavar="FILE", help="write everything as data")
+    compare.add_argument("--rounds", type=_count, default=9, help="turns that each candidate gets (default: 9)")
+    compare.add_argument("--html", type=_file, metavar="FILE", help="write a page that shows every stage side by side")
+    compare.add_argument("--json", type=_file, metavar="FILE", help="write everything as data")
     compare.set_defaults(run=_compare)
 
     explore = commands.add_parser("explore", help="every stage of a function on one page, linked line by line")
     _add_target(explore, repeated=True)
-    explore.add_argument("--out", metavar="FILE", help="the page (default: the function's name with .html)")
+    explore.add_argument("--out", type=_file, metavar="FILE", help="the page (default: the function's name with .html)")
     explore.set_defaults(run=_explore)
 
     trace = commands.add_parser("trace", help="compilation and kernels for chrome://tracing or ui.perfetto.dev")
     _add_target(trace)
-    trace.add_argument("--out", default="trace.json", metavar="FILE", help="the trace (default: trace.json)")
+    trace.add_argument("--out", type=_file, default="trace.json", metavar="FILE", help="default: trace.json")
     trace.set_defaults(run=_trace)
 
     only = commands.add_parser("compile-only", help="the kernels for a GPU that is not there, as machine code")
     _add_target(only)
-    only.add_argument("--arch", type=int, default=90, help="NVIDIA architecture: 80, 90, 100… (default: 90, Hopper)")
+    only.add_argument("--arch", type=_count, default=90, help="NVIDIA architecture: 80, 90, 100… (default: 90, Hopper)")
     only.add_argument("--tune", action="store_true", help="matrix products too, as mode='max-autotune' would try them")
     only.add_argument("--out", metavar="DIR", help="write each kernel's cubin and Triton text")
     only.set_defaults(run=_compile_only)
@@ -79,8 +80,40 @@ def _add_target(command: argparse.ArgumentParser, *, repeated: bool = False) -> 
         help="what to call it with: 'torch.ones(8), 3' (default: the file's fn_args)"
         + ("; again for each further call" if repeated else ""),
     )
-    command.add_argument("--device", default="cpu", help="for the demo's programs: cpu or cuda (default: cpu)")
+    command.add_argument(
+        "--device", type=_device, default="cpu", help="for the demo's programs: cpu or cuda (default: cpu)"
+    )
     command.add_argument("--grad", action="store_true", help="with gradients recorded (default: torch.no_grad)")
+
+
+def _device(text: str) -> str:
+    if text == "cpu":  # without torch, which takes a second to import
+        return text
+    import torch
+
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no device: cpu, cuda, cuda:1, …") from None
+    if device.type not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a CPU nor a GPU of CUDA's")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise argparse.ArgumentTypeError(f"torch finds {torch.cuda.device_count() or 'no'} GPU here")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _file(text: str) -> str:
+    """A file to write: that its folder is missing is said now, not when all is done."""
+    folder = Path(text).absolute().parent
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return text
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -123,10 +156,10 @@ def _compare(args: argparse.Namespace) -> int:
         console = Console(width=None if sys.stdout.isatty() else 120)
         for part in renderables(result):
             console.print(part, highlight=False)
-        if args.html:
-            result.to_html(args.html)
-        if args.json:
-            result.to_json(args.json)
+        for path, write in ((args.html, result.to_html), (args.json, result.to_json)):
+            if path:
+                write(path)
+                print(f"wrote {path}")
 
     return _with_target(args, run)
 
@@ -159,11 +192,13 @@ def _trace(args: argparse.Namespace) -> int:
 
 def _compile_only(args: argparse.Namespace) -> int:
     def run(fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
-        from pathlib import Path
-
         from .codegen.cubins import cubins_of_call, write
+        from .errors import BackendError
 
-        graphs = cubins_of_call(fn, given, args.arch, args.tune)
+        try:
+            graphs = cubins_of_call(fn, given, args.arch, args.tune)
+        except BackendError as error:
+            raise SystemExit(str(error)) from error
         for number, found in enumerate(graphs):
             print(f"graph {number}: {len(found)} kernel(s) for sm_{args.arch}")
             for cubin in found:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import builtins
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minicompile.cli import main
+
+FILE = "import torch\ndef f(x): return torch.relu(x)\nf_args = 3\n"
 
 
 def test_demo_writes_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,3 +92,42 @@ def test_compile_only_makes_products_kernels_when_asked(capsys: pytest.CaptureFi
     assert "mm" not in capsys.readouterr().out
     assert main([*command, "--tune"]) == 0
     assert "kernel_mm" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("explain {file}:f", "the arguments of f in {file} are no tuple, but a int"),
+        ("explain {file}:g", "has no function 'g'; it has f"),
+        ("explain {file}:f --args nope", "--args 'nope': NameError: name 'nope' is not defined"),
+        ("explain InformationScorer --device xyz", "'xyz' is no device"),
+        ("explain InformationScorer --device meta", "'meta' is neither a CPU nor a GPU"),
+        ("demo --device cuda:99", "GPU here"),
+        ("compare {file}:f --args torch.ones(2) --rounds 0", "'0' is no whole number above 0"),
+        ("compare {file}:f --args torch.ones(2) --html {folder}/none/a.html", "there is no folder {folder}/none"),
+        ("explore {file}:f --args torch.ones(2) --out {folder}/none/a.html", "there is no folder {folder}/none"),
+        ("trace {file}:f --args torch.ones(2) --out {folder}/none/a.json", "there is no folder {folder}/none"),
+    ],
+)
+def test_words_that_mean_nothing_are_named(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "program.py").write_text(FILE)
+    names = {"file": str(tmp_path / "program.py"), "folder": str(tmp_path)}
+    try:
+        status = main([word.format(**names) for word in words.split()])
+    except SystemExit as left:  # argparse's own way
+        status = left.code
+    assert status == 2 and message.format(**names) in capsys.readouterr().err
+
+
+def test_compile_only_fails_for_an_architecture_that_there_is_not(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "program.py").write_text(FILE)
+    with pytest.raises(SystemExit, match="PTXAS"):
+        main(["compile-only", f"{tmp_path / 'program.py'}:f", "--args", "torch.ones(2)", "--arch", "12"])
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "minicompile", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("minicompile ")

@@ -53,7 +53,10 @@ def cubins(graph: Graph, arch: int = 90, tune: bool = False) -> list[Cubin]:
 def cubins_of_call(
     fn: Callable[..., Any], args: tuple[Any, ...], arch: int = 90, tune: bool = False
 ) -> list[list[Cubin]]:
-    """The same for each graph that a call of a function is captured as; the call itself runs in eager."""
+    """The same for each graph that a call of a function is captured as; the call itself runs in eager.
+
+    Raises BackendError for a graph that cannot be lowered, or whose kernels do not compile for the architecture.
+    """
     import minicompile
 
     from ..lowering import lower
@@ -65,7 +68,8 @@ def cubins_of_call(
         graphs.append(cubins(run(lower(gm, example_inputs)), arch, tune))
         return gm
 
-    minicompile.compile(fn, backend=backend)(*args)
+    with minicompile.config.patch(strict=True):
+        minicompile.compile(fn, backend=backend)(*args)
     return graphs
 
 

@@ -69,7 +69,10 @@ def _arguments(text: str | None, name: str, namespace: dict[str, Any], path: str
             f"what is {name} to be called with? Give --args 'torch.randn(32, 64)', or define {name}_args in {path}: "
             "a tuple, or a function that makes one"
         )
-    return tuple(given() if callable(given) else given)
+    given = given() if callable(given) else given
+    if not isinstance(given, (tuple, list)):
+        raise TargetError(f"the arguments of {name} in {path} are no tuple, but a {type(given).__name__}")
+    return tuple(given)
 
 
 def _evaluated(text: str, namespace: dict[str, Any]) -> tuple[Any, ...]:
