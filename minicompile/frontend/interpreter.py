@@ -70,6 +70,7 @@ def advance(tr: Tracer, frame: Frame) -> Value | None:
     except UserError as error:
         from .handlers_exceptions import catch
 
+        tr.note_causes()
         if not catch(tr, frame, instruction, error):
             raise
         return None

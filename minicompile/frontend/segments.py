@@ -107,6 +107,7 @@ class Entry:
         eager: why this entry only says that the frame runs in eager; None for a compiled one.
         parts: what the code was assembled from, where that can be stored; see `recall`.
         recalled: whether it was stored by an earlier process.
+        draws: whether it draws from generators that are not torch's.
         effects: mutations of objects from outside, which its code repeats behind the graph.
         span: when it was made; None for one that took the place of a stored one.
     """
@@ -122,6 +123,7 @@ class Entry:
     is_dead: Callable[[], bool] = field(default=lambda: False, repr=False)
     parts: EntryText | None = field(default=None, repr=False)
     recalled: bool = False
+    draws: bool = False
     effects: list[EffectRecord] = field(default_factory=list)
     span: Span | None = field(default=None, repr=False)
 

@@ -25,7 +25,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
@@ -69,6 +69,8 @@ class Source:
     """Base class. Subclasses are frozen dataclasses; one that derives from another source has it in `base`."""
 
     __slots__ = ()
+    undoes: ClassVar[bool] = False
+    """Whether it is a function that undoes what reading the sources behind it does."""
 
     def expr(self) -> str:
         """Python expression that reads the value, given the text of nothing else."""

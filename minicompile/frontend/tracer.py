@@ -21,6 +21,7 @@ from . import observer
 from .breaks import Break, Location, UserError, unsupported, unsupported_call
 from .bytecode import decode
 from .data_dependent import condition
+from .draws import Draws
 from .frame import Frame
 from .graph import GraphBuilder
 from .side_effects import Journal
@@ -86,6 +87,9 @@ class Tracer:
         """The tensors from outside of which what `data` gives is an input of its own."""
         self.takes_data = True
         """Whether something may be taken for granted about data."""
+        self.takes_symbols = True
+        """Whether numbers may be symbols."""
+        self.draws = Draws()
         self.refusals: list[Refusal] = []
         """Branches on data that are taken not to raise."""
         self.final_cells: list[tuple[CellValue, Value, int]] = []
@@ -213,6 +217,7 @@ class Tracer:
         """What tracing has just assumed about symbols, it has assumed here."""
         if self.graph.shapes is not None:
             self.graph.shapes.attribute(self.here)
+            self.draws.check(self, self.root_step)
 
     def guard(self, guard: Guard) -> None:
         self.guards.add(guard, self.here())

@@ -98,6 +98,7 @@ class Attempt:
         graph = GraphBuilder(bool(dynamic), segment.open, symbolic, may_be_marked=may_be_symbolic, capture=capture)
         self.tr = Tracer(graph, self.state)
         self.tr.takes_data = segment.takes_data
+        self.tr.takes_symbols = not static
         self.frame = root_frame(self.tr, segment, self.decoded, func, slots)
         self.tr.frame = self.frame
 
@@ -233,6 +234,8 @@ class Attempt:
         if tr.open_blocks:
             tr.open_blocks[0].restart()
         glue = Glue(tr)
+        for source in tr.draws.reads():
+            glue.source(source)
         way = Exit(tr, self.frame, glue)
         if broken is not None:
             way.breaks(*broken)
@@ -254,6 +257,7 @@ class Attempt:
             compiled = self._compile_graph(record) if record is not None else None
         guards = tr.guards
         if tr.graph.shapes is not None:  # only now: the backend may have assumed something about sizes as well
+            tr.draws.check(tr)
             guards.update(tr.graph.shapes.guards())
         with timeline.stage("glue", seconds):
             parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
@@ -267,6 +271,7 @@ class Attempt:
         is_whole = not (way.next or way.line or way.tail or way.raising)
         kept = parts if is_whole and tr.graph.shapes is None and tr.is_portable else None
         entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
+        entry.draws = bool(tr.draws.sources)
         entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
         return entry
 
@@ -307,6 +312,7 @@ class Attempt:
             state = f"({''.join(f'{text}, ' for text in versions)})"
             was_mutated, before = f"{was_mutated} or __v != {state}", [f"__v = {state}"]
         modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast}
+        undone = [glue.source(source) for source in self.tr.draws.reads() if source.undoes]
         restore = []
         nodes = self.tr.graph.graph.nodes  # a body may set modes that the graph around it does not
         if any(node.op == "get_attr" or (node.op == "call_function" and node.target in modes) for node in nodes):
@@ -320,6 +326,7 @@ class Attempt:
             "except Exception as __error:",
             "    __errors.append(__error)",
             *restore,
+            *(f"    {undo}()" for undo in undone),
             "if __errors:",
             f"    return __failed__(__func__, __errors.pop(), ({slots}), {was_mutated})",
         ]

@@ -130,6 +130,7 @@ class _Writer:
         self.available: dict[Source, str] = {}
         self.watched: list[Held] = []
         self.is_own_check = False
+        self.undoing: list[str] = []  # names of functions that undo what reading has done
         self.bound = 0
         self.ranks = {guard.source: len(guard.shape) for guard in self.tensors}
         self.below_tensor = {guard.source: True for guard in self.tensors}
@@ -191,7 +192,7 @@ class _Writer:
             self.namespace["__tensors"], self.is_own_check = tensor_check(self.tensors)
         watch = Watch([guard for guard in self.others if not self._hangs_on_tensor(guard)])
         head = self._emit_watched(watch) if watch.is_worthwhile() else []
-        lines = [*self._function_dicts(), *_guarded([*head, *self._emit_rest()])]
+        lines = [*self._function_dicts(), *_guarded([*head, *self._emit_rest()], self.undoing)]
         return Check(lines, self.namespace, list(self.ordered), self.available, self.watched)
 
     def _emit_watched(self, watch: Watch) -> list[str]:
@@ -315,6 +316,8 @@ class _Writer:
                 self.steps[len(self.lines)] = Step(*path, target=name)
             self.lines.append(f"{name} = {text}")
             text = name
+            if source.undoes:
+                self.undoing.append(name)
         self.available[source] = text
 
     def _new_name(self) -> str:
@@ -353,8 +356,12 @@ class _Writer:
         return [*(source for guard in (*self.others, *self.tensors) for source in guard.sources()), *self.reads]
 
 
-def _guarded(lines: Sequence[str]) -> list[str]:
-    return ["try:", *(f"    {line}" for line in lines), "except Exception:", "    return __MISS__"] if lines else []
+def _guarded(lines: Sequence[str], undoing: Sequence[str]) -> list[str]:
+    if not lines:
+        return []
+    before = [f"{' = '.join(undoing)} = None"] if undoing else []
+    undo = [f"    {name} is not None and {name}()" for name in undoing]
+    return [*before, "try:", *(f"    {line}" for line in lines), "except Exception:", *undo, "    return __MISS__"]
 
 
 def _uses(guards: Iterable[Guard], *reads: Iterable[Source]) -> Counter[Source]:

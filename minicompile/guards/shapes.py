@@ -25,6 +25,7 @@ import torch
 
 from ..errors import UnsupportedError
 from ..frontend.computed_sources import ComputedSource, SizeSource, StorageOffsetSource, StrideSource
+from ..frontend.draws import is_drawn
 from ..frontend.sources import AttrSource, Source
 from ..ir.symbols import is_float_symbol
 from ..torch_compat import data_facts, make_shape_env
@@ -84,6 +85,7 @@ class SymbolicShapes:
         self._inputs: list[_Input] = []
         self._floats: list[tuple[Source, torch.SymFloat]] = []
         self._ints: list[tuple[Source, Any]] = []
+        self._drawn: list[tuple[Source, Any]] = []
         self._causes: list[str] = []
         self._names: dict[str, Source] = {}
 
@@ -119,8 +121,26 @@ class SymbolicShapes:
         place = self._torch_source(source)
         symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
         symbolic = self.env.create_symfloatnode(symbol, hint=value, source=place)
-        self._floats.append((source, symbolic))
+        (self._drawn if is_drawn(source) else self._floats).append((source, symbolic))
         return symbolic
+
+    def drawn_int(self, value: int, source: Source, low: int, high: int) -> torch.SymInt:
+        """A symbolic int for one that each call draws from `low` to `high`, both included. No guard may read it."""
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        place = self._torch_source(source)
+        symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
+        self.env.constrain_symbol_range(symbol, low, high)
+        symbolic = self.env.create_symintnode(symbol, hint=value, source=place)
+        self._drawn.append((source, symbolic))
+        return symbolic
+
+    def assumes_drawn(self) -> bool:
+        """Whether something was decided about what is drawn."""
+        exprs = [self._expr(number) for _, number in self._drawn]
+        drawn = {expr for expr in exprs if expr.is_Symbol}
+        assumed = (expr for expr, _ in self._assumed())
+        return len(drawn) < len(exprs) or any(drawn & expr.free_symbols for expr in assumed)
 
     def source_of(self, number: torch.SymInt) -> Source | None:
         """The source of a symbolic int, or how it is computed from such; None if it depends on what is not read."""
@@ -190,6 +210,7 @@ class SymbolicShapes:
                 yield from (pair for pair in entry.numbers() if isinstance(pair[0], kind))
         yield from self._ints
         yield from self._floats
+        yield from self._drawn
 
     def _expr(self, number: Any) -> sympy.Expr:
         import sympy
@@ -242,7 +263,8 @@ class SymbolicShapes:
         # A storage offset that nothing was decided on may be anything, 0 included.
         decided = {symbol for expr, _ in self._assumed() for symbol in expr.free_symbols}
         for symbol, source in symbols.items():
-            if (_is_offset(source) and symbol not in decided) or is_float_symbol(symbol.name):
+            is_free = (_is_offset(source) and symbol not in decided) or is_drawn(source)
+            if is_free or is_float_symbol(symbol.name):
                 continue
             bounds = self.env.var_to_range[symbol]
             lower, upper = bounds.lower, bounds.upper

@@ -60,7 +60,7 @@ def first_run(segment: Segment, entry: Entry, func: FunctionType, slots: tuple[A
 def _can_be_checked(segment: Segment, entry: Entry) -> bool:
     """Whether the rest of the function may run twice; variables in cells that lie in the middle would change."""
     may_write_cells = not segment.is_first and bool(segment.code.co_cellvars)
-    return entry.eager is None and not entry.breaks and not entry.effects and not may_write_cells
+    return entry.eager is None and not entry.breaks and not (entry.effects or entry.draws or may_write_cells)
 
 
 def _is_result(result: Any) -> bool:

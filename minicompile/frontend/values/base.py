@@ -191,8 +191,9 @@ class OpaqueValue(Value):
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         from .foreign_methods import foreign_method
+        from .random_draws import draw_of
 
-        return foreign_method(self, self.obj, name) or super().getattr(tr, name)
+        return draw_of(self, self.obj, name) or foreign_method(self, self.obj, name) or super().getattr(tr, name)
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise unsupported_call(_callable_name(self.obj))

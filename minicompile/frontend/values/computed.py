@@ -18,7 +18,9 @@ import torch
 
 from ...guards.kinds import ConstantGuard
 from ...guards.sizes import SizeGuard
+from ..breaks import BreakKind
 from ..computed_sources import ComputedSource
+from ..draws import is_drawn, needed
 from ..sources import Source, namespaced
 from .base import Value
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
@@ -54,6 +56,8 @@ class ComputedValue(OpenValue):
         return type(self.now)
 
     def specialize(self, tr: Tracer) -> Any:
+        if is_drawn(self.source):
+            raise needed()
         tr.changed()
         tr.guard(ConstantGuard(self.source, self.now))
         return self.now
@@ -95,7 +99,7 @@ def arithmetic(tr: Tracer, op: Any, left: Value, right: Value) -> Value | None:
     """`left op right`, one of which is open; None if they are not both numbers, or both texts that are joined."""
     symbol = _SYMBOLS.get(op)
     texts = [_is_text(left), _is_text(right)]
-    if symbol is None or not (all(texts) and symbol == "+" or _is_number(left) and _is_number(right)):
+    if symbol is None or not (all(texts) and symbol == "+" or is_number(left) and is_number(right)):
         return None
     return computed(tr, op, f"{{0}} {symbol} {{1}}", [left, right])
 
@@ -104,10 +108,10 @@ def computed(tr: Tracer, fn: Callable[..., Any], template: str, operands: list[V
     """`fn(*operands)`, whose text is `template`; at least one operand is open. Floats and texts stay open, anything
     else (the result of a comparison, an int) is decided now. Errors are the user's, for these very numbers."""
     try:
-        now = fn(*map(_now, operands))
+        now = fn(*map(now_of, operands))
     except Exception:
         return tr.fold(fn, *(specialized(tr, value) for value in operands))
-    source = _source(tr, template, operands)
+    source = source_over(tr, template, operands)
     if source is None:
         return tr.fold(fn, *(specialized(tr, value) for value in operands))
     if type(now) in (float, str):
@@ -124,7 +128,7 @@ def call_computed(tr: Tracer, fn: Any, args: list[Value]) -> Value | None:
     """`math.sqrt(x)` and the like, `round(x, 2)`; None if no argument is open, or one is no number."""
     args = [arg.realize(tr) for arg in args]
     name = getattr(fn, "__name__", "")
-    if not any(isinstance(arg, OpenValue) for arg in args) or not all(map(_is_number, args)):
+    if not any(isinstance(arg, OpenValue) for arg in args) or not all(map(is_number, args)):
         return None
     if getattr(fn, "__module__", "") == "math":
         name = f"math.{name}"
@@ -158,7 +162,8 @@ def joined(tr: Tracer, parts: list[Value]) -> Value:
 # ---- operands ----
 
 
-def _is_number(value: Value) -> bool:
+def is_number(value: Value) -> bool:
+    """Whether it is a Python number that is known, or that the entry computes."""
     if isinstance(value, ConstantValue):
         return type(value.value) in (bool, int, float)
     return isinstance(value, SymIntValue) or (isinstance(value, ComputedValue) and isinstance(value.now, float))
@@ -170,14 +175,15 @@ def _is_text(value: Value) -> bool:
     return isinstance(value, ComputedValue) and isinstance(value.now, str)
 
 
-def _now(value: Value) -> Any:
+def now_of(value: Value) -> Any:
+    """The number or text that it is in the call that is traced."""
     if isinstance(value, ConstantValue):
         return value.value
     assert isinstance(value, (SymIntValue, ComputedValue))
     return value.now
 
 
-def _source(tr: Tracer, template: str, operands: list[Value]) -> ComputedSource | None:
+def source_over(tr: Tracer, template: str, operands: list[Value]) -> ComputedSource | None:
     """The expression; None where a constant cannot stand in it as text."""
     terms: list[Source] = []
     texts = []
@@ -235,8 +241,10 @@ def _whole(tr: Tracer, fn: Any, operands: list[Value]) -> Value | None:
 
 def _decided(tr: Tracer, template: str, operands: list[Value], now: bool) -> bool:
     """A condition, decided as it is now; a guard says so."""
-    source = _source(tr, template if now else f"not ({template})", operands)
+    source = source_over(tr, template if now else f"not ({template})", operands)
     assert source is not None
+    if is_drawn(source):
+        raise needed(BreakKind.BRANCH)
     tr.changed()
     tr.guard(SizeGuard(source.template, source.terms, tr.here()))
     return now

@@ -49,6 +49,7 @@ from .mode_blocks import outside_autocast
 from .namespaces import outside_namespace
 from .nn_module import make_module
 from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
+from .random_draws import is_generator, outside_draw
 from .real_iterators import KINDS, RealIteratorValue
 from .subclasses import native_base, outside_subclass
 from .torch_functions import is_torch_function
@@ -86,6 +87,8 @@ def _maker(obj: Any) -> Maker:
         return _annotation
     if type(obj).__module__ == "numpy":
         return _numpy
+    if is_generator(obj):
+        return _opaque
     if isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch":
         return _module  # torch.backends: a module with properties
     if isinstance(obj, torch.jit.ScriptFunction) and script_original(obj) is not None:
@@ -195,6 +198,9 @@ def _made_by_transform(tr: Tracer, obj: types.FunctionType, source: Source) -> V
 
 
 def _method(tr: Tracer, obj: types.MethodType, source: Source) -> Value:
+    draw = outside_draw(tr, obj, source) if is_generator(obj.__self__) else None
+    if draw is not None:
+        return draw
     tr.guard_type(source, obj)
     owner = Lazy(obj.__self__, AttrSource(source, "__self__"))
     return MethodValue(Lazy(obj.__func__, AttrSource(source, "__func__")), owner, source)
@@ -218,6 +224,8 @@ def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
     owner = obj.__self__
     if owner is None or isinstance(owner, (types.ModuleType, type)) or _is_callable_constant(obj):
         return _callable(tr, obj, source)
+    if is_generator(owner):
+        return outside_draw(tr, obj, source) or _opaque(tr, obj, source)
     if isinstance(owner, (list, dict, set, torch.Tensor)):
         bound = tr.wrap(owner, AttrSource(source, "__self__"))
         tr.guard_type(source, obj)
