@@ -1,4 +1,7 @@
-"""Session 1: one model, several back ends; first call and later calls; do the results agree?"""
+"""Session 1: one model, several back ends; first call and later calls; do the results agree?
+
+In: nothing. Out: a row for each back end, and a question about it.
+"""
 
 from __future__ import annotations
 

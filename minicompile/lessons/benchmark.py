@@ -1,4 +1,7 @@
-"""Session 5: from which batch size on does compiling pay?"""
+"""Session 5: from which batch size on does compiling pay?
+
+In: nothing. Out: a table of times by batch size, eager's and the compiled function's, and a question about it.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,16 @@ def run(batches: tuple[int, ...] = BATCHES, rounds: int = 7) -> dict[int, dict[s
 
 
 def main() -> None:
-    begin(5, "benchmark run", "time eager and compiled over batch sizes, warmed up, by medians; find the break-even.")
+    begin(5, "benchmark run", "time eager and compiled over batch sizes, warmed up, by medians; is there a break-even?")
     print(f"{'batch':>8}{'eager':>18}{'compiled':>18}{'speed-up':>10}")
     for batch, times in run().items():
         ratio = times["eager"].median / times["compiled"].median
         print(f"{batch:>8}{times['eager']!s:>18}{times['compiled']!s:>18}{ratio:>9.2f}x")
     question(
-        "why does it help less for small batches?",
+        "why does the speed-up change with the batch size?",
         "a call costs some microseconds whatever its size: guards, allocation, launch. Eager pays that once for each "
-        "operation, the compiled function once for each kernel; beyond that it is bytes that count.",
+        "operation, the compiled function once in all: that decides for small batches. In large ones it is bytes that "
+        "count, and how long the arithmetic on each takes.",
     )
 
 

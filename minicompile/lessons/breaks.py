@@ -1,4 +1,7 @@
-"""Session 3: functions that break their graph, and the same ones mended."""
+"""Session 3: functions that break their graph, and the same ones mended.
+
+In: nothing. Out: of each pair, how many graphs either makes, and what minicompile advises for the first.
+"""
 
 from __future__ import annotations
 

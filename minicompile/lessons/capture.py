@@ -1,4 +1,7 @@
-"""Session 2: what does the front end capture? Lines, nodes, and what happens to Python in between."""
+"""Session 2: what does the front end capture? Lines, nodes, and what happens to Python in between.
+
+In: nothing. Out: the nodes of a captured function by the lines that they came from.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Session 4: read the generated code: which operations share a kernel, and what the loops look like."""
+"""Session 4: read the generated code: which operations share a kernel, and what the loops look like.
+
+In: nothing. Out: a model's kernels with what each moves, the decisions that made them, and the last one's text.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,9 @@ def main() -> None:
     explanation = run()
     for row in explanation.costs:
         print(f"  {row.name:45} {row.language:7} {format_bytes(row.bytes):>8}  {' '.join(row.ops)}")
-    print("\nKept apart:")
+    print("\nDecided, in this order:")
     for decision in explanation.fusions:
-        if not decision.fused:
-            print(f"  {decision}")
+        print(f"  {decision}")
     print(f"\nThe last kernel, as data:\n{explanation.kernels[-1].ir}\n\nand as C++:\n{explanation.kernels[-1].source}")
     question(
         "how does the compiler decide what to fuse?",

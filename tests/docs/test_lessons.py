@@ -31,6 +31,12 @@ def test_codegen_fuses_around_products() -> None:
     assert [row.language for row in explanation.costs].count("extern") == 2 and explanation.kernel_count >= 2
 
 
+def test_codegen_shows_each_decision(capsys: pytest.CaptureFixture[str]) -> None:
+    codegen.main()
+    _, _, decided = capsys.readouterr().out.partition("Decided, in this order:\n")
+    assert "fused: saves" in decided.splitlines()[0]
+
+
 def test_benchmark_times_both() -> None:
     results = benchmark.run((1, 4), rounds=2)
     assert set(results) == {1, 4} and set(results[1]) == {"eager", "compiled"}
