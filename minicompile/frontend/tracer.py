@@ -303,9 +303,13 @@ class Tracer:
 
     def class_attribute(self, cls: type, name: str) -> Value | None:
         """What the frame has set on a class or one of its bases."""
+        return self.attribute_among(cls.__mro__, name)
+
+    def attribute_among(self, bases: Iterable[type], name: str) -> Value | None:
+        """What the frame has set on one of these classes, unless one before it has an attribute of this name."""
         if not self._attributes:
             return None
-        for base in cls.__mro__:
+        for base in bases:
             value = self.known(base)
             if value is not None and name in self._attributes.get(id(value), {}):
                 return self._attributes[id(value)][name]

@@ -18,7 +18,15 @@ _ALSO = frozenset(
     {
         aten._softmax.default, aten._log_softmax.default, aten.masked_fill.Scalar, aten.masked_fill_.Scalar,
         aten.celu.default, aten.celu_.default, aten.hardshrink.default, aten.softplus.default, aten.glu.default,
-        aten.huber_loss.default, aten.smooth_l1_loss.default,
+        aten.huber_loss.default, aten.smooth_l1_loss.default, aten.argmax.default, aten.argmin.default,
+        aten.dot.default, aten.vdot.default, aten.mv.default, aten.addmv.default, aten.trace.default,
+        aten._prelu_kernel.default, aten.nll_loss_forward.default, aten.multi_margin_loss.default,
+        aten.im2col.default, aten.grid_sampler_2d.default, aten.reflection_pad1d.default, aten.avg_pool3d.default,
+        aten._adaptive_avg_pool2d.default, aten.max_pool2d_with_indices.default, aten.max_unpool2d.default,
+        aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default,
+        aten._upsample_nearest_exact1d.default, aten._upsample_nearest_exact2d.default,
+        aten._upsample_nearest_exact3d.default, aten.upsample_linear1d.default, aten.upsample_bilinear2d.default,
+        aten.upsample_bicubic2d.default, aten.upsample_trilinear3d.default,
     }
 )  # fmt: skip
 """Operators that are asked about besides those that torch tags as elementwise."""
@@ -92,7 +100,7 @@ def _key(value: Any) -> Any:
         if value.dim() > _MAX_RANK:
             raise _Unasked
         return _Operand(value.dtype, value.dim())
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return tuple(map(_key, value))
     if isinstance(value, (bool, int, float, complex)):
         return _Number(type(value), repr(value))

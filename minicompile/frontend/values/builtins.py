@@ -525,6 +525,9 @@ def _super(tr: Tracer, *args: Value) -> Value:
 def _partial(tr: Tracer, fn: Value, *args: Value, **kwargs: Value) -> Value:
     from .functions import PartialValue
 
+    inner = fn.realize(tr)
+    if isinstance(inner, PartialValue):  # CPython keeps the innermost function, and all arguments
+        return PartialValue(inner.function, [*inner.args, *args], {**inner.kwargs, **kwargs})
     return PartialValue(fn, list(args), kwargs)
 
 

@@ -53,7 +53,7 @@ class ClassValue(Value):
         return True
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        if name in tr.attributes_of(self):
+        if tr.class_attribute(self.cls, name) is not None:
             return True
         return self._guarded_presence(tr, name)
 
@@ -64,7 +64,7 @@ class ClassValue(Value):
         return present
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        pending = tr.attributes_of(self).get(name)
+        pending = tr.class_attribute(self.cls, name)
         if pending is not None:
             return pending
         return self.lookup(tr, name)

@@ -38,6 +38,8 @@ class SuperValue(Value):
         if self.cls not in start.__mro__:
             fail(TypeError("super(type, obj): obj must be an instance or subtype of type"))
         behind = start.__mro__[start.__mro__.index(self.cls) + 1 :]
+        if tr.attribute_among(behind, name) is not None:
+            raise self.cannot(f"reading {name!r}, which was set on a class here,")
         for base in behind:
             if name in base.__dict__:
                 return self._bind(tr, base, name, base.__dict__[name])

@@ -1,0 +1,71 @@
+"""Programs of kinds that are seldom written: each was once another result than eager's, or a break where none is due."""
+
+# ruff: noqa (the programs are what users write)
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+from .conftest import assert_like_eager
+from .programs import Programs
+
+pytestmark = pytest.mark.usefixtures("door")
+X = torch.arange(8.0).reshape(2, 4) / 8
+WHOLE, BROKEN = Programs(), Programs()
+whole, broken = WHOLE.program, BROKEN.program
+
+
+@whole(X)
+def a_base_class_is_written(x):
+    Base.count = 0
+    Base.count += 10
+    Base.late = x * 2
+    Base.scaled = lambda self, x: x * self.count
+    return x * Derived.count, hasattr(Derived, "late"), Derived.late + Derived().late, Derived().scaled(x)
+
+
+class Base:
+    count = 0
+
+    def named(self, x):
+        return x
+
+
+class Derived(Base):
+    def named(self, x):
+        return super().named(x) + 1
+
+
+@whole(X)
+def a_class_between_hides_what_its_base_is_given(x):
+    Base.kind = 2
+    Derived.kind = 3
+    return x * Derived.kind + Base.kind
+
+
+@broken(X)
+def super_finds_what_a_base_is_given(x):
+    Base.named = lambda self, x: x * 3
+    return Derived().named(x)
+
+
+@whole(X)
+def partials_of_partials(x):
+    inner = functools.partial(torch.add, x, alpha=2)
+    outer = functools.partial(inner, x + 1)
+    return outer(), outer(alpha=3), outer.args, outer.keywords, outer.func is torch.add
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_graph_like_eager(name: str) -> None:
+    fn, args = WHOLE[name]
+    assert_like_eager(fn, args, fullgraph=True)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_breaks_like_eager(name: str) -> None:
+    fn, args = BROKEN[name]
+    assert_like_eager(fn, args)
