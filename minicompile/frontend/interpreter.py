@@ -117,6 +117,7 @@ def load_handlers() -> None:
         lazy_properties,
         named_tuples,
         new_classes,
+        new_leaves,
         optimizers,
         signatures,
         sizes,

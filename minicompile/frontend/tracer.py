@@ -96,6 +96,8 @@ class Tracer:
         """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""
         self.hooked: list[tuple[torch.fx.Node, int, str]] = []
         """Tensors that must not leave the graph, the root instruction that said so, and by which call."""
+        self.new_leaves: list[tuple[torch.Tensor, int]] = []
+        """Tensors that the graph has made and that collect gradients, and the root instruction that said so."""
         self.inner_gradients: list[int] = []
         """The root instructions that took gradients within the graph."""
 
@@ -365,7 +367,10 @@ class Tracer:
 
     def torch_call(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
         """A torch function, operator or Tensor method, into the graph."""
-        return self.graph.call(self, target, args, kwargs)
+        from .values.new_leaves import made_with_gradients
+
+        made = made_with_gradients(self, target, args, kwargs) if "requires_grad" in kwargs else None
+        return made or self.graph.call(self, target, args, kwargs)
 
     def set_grad_mode(self, mode: bool) -> None:
         """Grad mode from here on, in the graph and while tracing."""

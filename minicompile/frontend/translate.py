@@ -48,6 +48,7 @@ from .tracer import Tracer
 from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
 from .values.inner_gradients import check_inner_gradients
+from .values.new_leaves import check_new_leaves
 from .values.tensor_data import check_data
 from .values.tensor_hooks import check_final_cells, check_hooked
 
@@ -286,6 +287,7 @@ class Attempt:
         is_inference = settle(graph, glue.outputs, self.tr.entry_grad_mode)
         conditions = checks(self.tr, glue)
         check_hooked(self.tr, glue.outputs)
+        check_new_leaves(self.tr, glue.outputs)
         check_inner_gradients(self.tr, list(glue.outputs))
         gm, arguments = graph.finish(self.tr, list(glue.outputs))
         texts = [glue.source(source) for source in arguments.sources]

@@ -77,6 +77,7 @@ class TensorValue(Value):
         self.real = real
         self.attributes: dict[str, Value] = {}
         """What the frame has set on it: `grad`, `data`, and names of the program's own."""
+        self.is_new_leaf = False
         self.data: Value | None = None
         """What `data` gives, where that is an input of its own."""
 
@@ -196,7 +197,14 @@ class TensorValue(Value):
         raise Break(BreakKind.VALUE, f"Membership depends on the numbers in {self.describe()}.")
 
     def build(self, glue: Glue) -> str:
-        made = glue.graph_output(self.node)
+        node = self.node
+        if self.is_new_leaf:
+            plain = glue.tr.torch_call("detach", [self], {})
+            assert isinstance(plain, TensorValue)
+            node = plain.node
+        made = glue.graph_output(node)
+        if self.is_new_leaf:
+            glue.fill(lambda: f"{made}.requires_grad_()")
         for name, value in self.attributes.items():
             glue.fill(lambda name=name, value=value: f"{made}.{name} = {glue.ref(value)}")  # type: ignore[misc]
         return made
@@ -233,8 +241,6 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         if number is not None:
             return number
         raise Break(BreakKind.VALUE, f"Tensor.{name}() reads the numbers of {owner.describe()}.")
-    if name == "requires_grad_" and _requires_as_it_is(tr, owner, args, kwargs):
-        return owner
     if name in TURNS and owner.source is None and len(tr.graph.bodies) == 1:
         return tr.torch_call(name, [owner, *args], kwargs)
     if name in FOR_REAL and name not in KNOWN_METHODS:
@@ -248,15 +254,6 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
         if result is not None:
             return result
     return tr.torch_call(name, [owner, *args], kwargs)
-
-
-def _requires_as_it_is(tr: Tracer, owner: TensorValue, args: Args, kwargs: Kwargs) -> bool:
-    """Whether `requires_grad_()` of a tensor from outside changes nothing; its guard says what it requires."""
-    wanted = [*args, *kwargs.values()] or [ConstantValue(True)]
-    required = wanted[0].realize(tr)
-    if owner.source is None or len(wanted) > 1 or not isinstance(required, ConstantValue):
-        return False
-    return required.value is owner.fake.requires_grad
 
 
 def read_number(tr: Tracer, owner: TensorValue, name: str) -> Value | None:
