@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import collections
 import contextlib
+import warnings
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ from .programs import Programs
 
 pytestmark = pytest.mark.usefixtures("door")
 X = torch.arange(8.0).reshape(2, 4) / 8
-Q = torch.quantize_per_tensor(X, 0.1, 3, torch.quint8)
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)  # torch is to give them up
+    Q = torch.quantize_per_tensor(X, 0.1, 3, torch.quint8)
 WHOLE, BROKEN, GRADIENTS, LEFT_ELSEWHERE = Programs(), Programs(), Programs(), Programs()
 whole, broken, gradients = WHOLE.program, BROKEN.program, GRADIENTS.program
 AUTOCAST = torch.autocast("cpu", dtype=torch.bfloat16)

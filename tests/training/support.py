@@ -115,9 +115,9 @@ def train_alike(
     compiled = compile_module(ours)
     with config.patch(strict=True, fallback_random=True):
         histories = [_train(net, each, loss, make_optimizer, steps) for net, each in ((eager, eager), (ours, compiled))]
-    torch.testing.assert_close(histories[1], histories[0], rtol=2e-4, atol=1e-5)
+    torch.testing.assert_close(histories[1], histories[0], rtol=1e-5, atol=1e-5)
     for (name, one), other in zip(ours.state_dict().items(), eager.state_dict().values(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
     return compiled
 
 
