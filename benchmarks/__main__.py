@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure the suite, print the table, write JSON and SVG.
 
-    python -m benchmarks [--only NAME] [--quick] [--threads N] [--no-inductor] [--warm | --dynamic] [--out DIR]
+python -m benchmarks [--only NAME] [--quick] [--threads N] [--no-inductor] [--warm | --dynamic] [--out DIR]
 """
 
 from __future__ import annotations

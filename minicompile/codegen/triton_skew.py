@@ -17,8 +17,8 @@ from .stages import row_stages
 @dataclass(frozen=True)
 class Skew:
     """Attributes:
-        period: elements in 16 bytes of the narrowest operand.
-        start: where a row starts, as far as it matters modulo the period.
+    period: elements in 16 bytes of the narrowest operand.
+    start: where a row starts, as far as it matters modulo the period.
     """
 
     period: int

@@ -142,6 +142,14 @@ class Restart(Exception):
         self.step = step
         self.reason = reason
 
+    def without_frames(self) -> Restart:
+        """The same without tracebacks. A frame that keeps one which it is itself part of would be kept by it, and with
+        it all frames below, until the garbage collector comes by: the program's objects would not die when they do in
+        eager."""
+        for error in (self, self.reason):
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+        return self
+
 
 class DataWritten(Exception):
     """Memory is written that `Tensor.data` has shown of tensors from outside (`sources`): tracing has to begin again,

@@ -68,7 +68,7 @@ def translate(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> E
         try:
             return attempt.observed_run(start)
         except Restart as restart:
-            planned = restart
+            planned = restart.without_frames()
         except DataWritten as met:
             shown |= met.sources
         except NeedsSymbols as met:

@@ -237,5 +237,3 @@ def _norm(c: Any, x: Node, ord: Any, dims: tuple[int, ...]) -> Node:
     if not isinstance(ord, (int, float)):
         raise NotConvertible("a symbolic order")
     return c.pow(c.reduce("sum", c.pow(c.abs(x), ord), dims), 1 / ord)
-
-

@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 
 import pytest
 import torch
+
+import minicompile
 
 from .conftest import assert_like_eager
 from .programs import Programs
@@ -69,3 +73,25 @@ def test_one_graph_like_eager(name: str) -> None:
 def test_breaks_like_eager(name: str) -> None:
     fn, args = BROKEN[name]
     assert_like_eager(fn, args)
+
+
+def test_what_a_call_that_breaks_was_given_dies_with_it() -> None:
+    def noted(log):
+        log.append(1)
+        print(len(log))
+
+    def fn(log, held):
+        noted(log)
+        return held.x + 1
+
+    class Held:
+        x = X
+
+    gc.disable()
+    try:
+        held = Held()
+        known, _ = weakref.ref(held), minicompile.compile(fn)([], held)
+        del held
+        assert known() is None
+    finally:
+        gc.enable()
