@@ -48,7 +48,7 @@ lint: $(INSTALLED)
 install: $(INSTALLED)
 
 # Without build isolation: pip would fetch setuptools again, into a folder of its own, and not heed the constraints.
-$(INSTALLED): pyproject.toml setup.py constraints.txt $(shell find minicompile -name '*.c' -o -name 'cpython_frames.h')
+$(INSTALLED): pyproject.toml setup.py constraints.txt $(shell find minicompile -name '*.[ch]')
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) setuptools wheel
 	$(PIP) --no-build-isolation -e '.[test]'

@@ -11,7 +11,9 @@ NATIVE = (
     ("guards", "walk"), ("runtime", "launch"), ("runtime", "launch_cuda"), ("runtime", "products"),
 )  # fmt: skip
 
-HEADERS = ("torch_tensor", "run", "cuda_driver", "cuda_chain")
+HEADERS = (
+    "guards/unchanged_notes", "runtime/torch_tensor", "runtime/run", "runtime/cuda_driver", "runtime/cuda_chain",
+)  # fmt: skip
 
 setup(
     ext_modules=[
@@ -26,7 +28,7 @@ setup(
             Extension(
                 f"minicompile.{folder}._{name}",
                 [f"minicompile/{folder}/{name}.c"],
-                depends=[f"minicompile/runtime/{name}.h" for name in HEADERS],
+                depends=[f"minicompile/{name}.h" for name in HEADERS],
                 extra_compile_args=["-std=gnu11", "-O2"],
                 optional=True,
             )

@@ -46,7 +46,7 @@ class Frame(Protocol):
         """The source's value in this call. Raises whatever reading it raises."""
 
 
-Stay = tuple[str, Source]
+Stay = tuple[str, Source] | tuple[str, Source, Any]
 """What is to stay about the value of a source: ("object", s): which object it is; "place": the same, if only as long as
 the call lasts; "constant": which constant; "type"; "keys": a container's contents; "empty"; "code"; "class": the
 attributes of a class."""
@@ -391,7 +391,7 @@ class KeyPresenceGuard(Guard):
         return f"{scope.keep(self.key)} {'in' if self.present else 'not in'} {scope.read(self.source)}"
 
     def rests_on(self) -> tuple[Stay, ...]:
-        return (("keys", self.source),)
+        return (("key", self.source, self.key),)
 
     def miss(self, frame: Frame) -> str | None:
         if (self.key in frame.value(self.source)) == self.present:
@@ -424,8 +424,8 @@ class AttrPresenceGuard(Guard):
         owner = self.owner() if self.owner is not None and not self.owner.weak else None
         if owner is None:
             return None
-        registries = tuple(("keys", RegistrySource(self.source, name)) for name in self.registries)
-        return (("keys", AttributesSource(self.source)), ("class", ConstSource(owner, "")), *registries)
+        places = (AttributesSource(self.source), *(RegistrySource(self.source, name) for name in self.registries))
+        return (("class", ConstSource(owner, "")), *(("key", place, self.attr) for place in places))
 
     def miss(self, frame: Frame) -> str | None:
         if hasattr(frame.value(self.source), self.attr) == self.present:
@@ -454,7 +454,7 @@ class InstanceAttrAbsentGuard(Guard):
         return AttributesSource(self.source), "absent", self.attr
 
     def rests_on(self) -> tuple[Stay, ...]:
-        return (("keys", AttributesSource(self.source)),)
+        return (("key", AttributesSource(self.source), self.attr),)
 
     def miss(self, frame: Frame) -> str | None:
         if self.attr not in frame.value(self.source).__dict__:
@@ -480,7 +480,7 @@ class GlobalAbsentGuard(Guard):
         return f"{self.global_name!r} not in {scope.read(GlobalsSource(self.base))}"
 
     def rests_on(self) -> tuple[Stay, ...]:
-        return (("keys", GlobalsSource(self.base)),)
+        return (("key", GlobalsSource(self.base), self.global_name),)
 
     def miss(self, frame: Frame) -> str | None:
         if self.global_name not in frame.value(GlobalsSource(self.base)):

@@ -6,13 +6,16 @@
  *           ("attributes", r)        r.__dict__, and that dict is to stay as it is
  *           ("item", r, key)         r[key]
  *           ("attribute", r, name)   getattr(r, name), of a class
- *           ("member", r, name)      r.__globals__ or r.__builtins__, of a function; a property's r.fget or r.fset
+ *           ("member", r, name)      r.__globals__, r.__builtins__ or r.__code__ of a function; a property's r.fget, r.fset
  *           ("default", r, index)    r.__defaults__[index], of a function
  *           ("cell", r, index)       r.__closure__[index].cell_contents, of a function
+ *           ("slot", r, name)        r.name, where that is a member of __slots__
  *       and the others say what is to stay as it is:
  *           ("type", r)              the type of r
- *           ("contents", r)          what the dict or tuple r holds
- *           ("empty", r)             a dict's being empty; its subclasses too, whose order a version does not tell
+ *           ("contents", r)          what the dict or tuple r holds, as far as it is read or the next two say so
+ *           ("key", r, key)          r's having this key or not, and its value
+ *           ("whole", r)             all keys of r, and their order
+ *           ("empty", r)             r's being empty: a tuple or a dict, its subclasses too, whose order no version tells
  *           ("code", r)              the code of the function r
  *           ("class", r)             the attributes of the class r, its bases' included
  * Out:  unchanged(*inputs): a tuple of the registers `exports` if all that was settled for them holds, else None.
@@ -22,9 +25,10 @@
  * A dict has a version, which is another one after each change and is never used twice (PEP 509), and so has a class
  * (tp_version_tag).  If the version of every dict on the way from an argument to a value is the same, so is the value:
  * a few hundred comparisons of numbers stand for thousands of lines of Python.  torch's Dynamo does the same with
- * dicts' tags (torch/csrc/dynamo/guards.cpp).
+ * dicts' tags (torch/csrc/dynamo/guards.cpp).  Where a dict's version differs, and not all of it was read, the keys
+ * that were are looked up: a module that counts its calls in an attribute is not another one after each of them.
  *
- * Nothing of the user's is kept alive.  Objects are remembered by address, but an address alone never decides: what
+ * Nothing large of the user's is kept alive (unchanged_notes.h).  Objects are remembered by address, but an address alone never decides: what
  * hangs on an argument is reached through dicts whose versions agree, and so is alive.  (An argument's address may have
  * become another object's; that has no dict of the same version.)
  *
@@ -34,6 +38,7 @@
 #include <Python.h>
 #include <stddef.h>
 #include <string.h>
+#include "structmember.h"
 
 /* Since 3.13 an attribute that is stored in the object itself, beside its dict, leaves the dict's version as it is (and
  * 3.13.0 tells no watcher of the dict either); since 3.14 there is no version. */
@@ -42,13 +47,13 @@
 enum { ENTRIES = 32, FRUITLESS = 64 }; /* sets of arguments remembered; changes in a row after which nothing more is */
 
 typedef enum {
-    OBJECT, ATTRIBUTES, ITEM, ATTRIBUTE, MEMBER, DEFAULT, CELL, /* make a register */
-    TYPE, CONTENTS, EMPTY, CODE, CLASS, KINDS
+    OBJECT, ATTRIBUTES, ITEM, ATTRIBUTE, MEMBER, DEFAULT, CELL, SLOT, /* make a register */
+    TYPE, CONTENTS, KEY, WHOLE, EMPTY, CODE, CLASS, KINDS
 } Kind;
 
 static const char *const kind_names[KINDS] = {
-    "object", "attributes", "item", "attribute", "member", "default", "cell",
-    "type", "contents", "empty", "code", "class",
+    "object", "attributes", "item", "attribute", "member", "default", "cell", "slot",
+    "type", "contents", "key", "whole", "empty", "code", "class",
 };
 
 typedef struct {
@@ -57,19 +62,30 @@ typedef struct {
     PyObject *object; /* key, name or index; NULL where there is none */
 } Step;
 
-typedef enum { OWN_DICT, DICT, IS_EMPTY, HAS_TYPE, HAS_CODE, HAS_DEFAULT, HAS_IN_CELL, HAS_TAG } Fact;
+typedef enum { OWN_DICT, DICT, IS_EMPTY, HAS_TYPE, HAS_CODE, HAS_DEFAULT, HAS_IN_CELL, HAS_IN_SLOT, HAS_TAG } Fact;
+
+enum { ALL_OF_IT = -1 };
 
 typedef struct {
     Fact fact;
+    int keys; /* of a dict: index of the last `Key` noted, 0 if there is none, or ALL_OF_IT */
     PyObject *at, *expected; /* borrowed; what else has no version is in `kept` */
-    uint64_t version; /* or an index */
+    uint64_t version; /* or an index, or an offset */
 } Record;
+
+typedef struct {
+    PyObject *key, *expected; /* borrowed; NULL: the key is to be absent */
+    int next, is_dict; /* a dict is known by its address: its own record tells the rest */
+} Key;
 
 typedef struct {
     PyObject_HEAD
     Py_ssize_t inputs, count, exported;
     PyObject **addresses;  /* borrowed: the arguments, then the exports */
     Record *records;
+    Key *keys;             /* from 1 */
+    int key_count;
+    Py_ssize_t *record_of; /* register -> the record of the dict in it, or -1; only while noting */
     PyObject *kept;        /* a list: code objects, constants, and weak references to what is no constant */
 } Noted;
 
@@ -126,16 +142,60 @@ default_of(PyObject *function, Py_ssize_t index)
     return there ? PyTuple_GET_ITEM(defaults, index) : NULL;
 }
 
+static PyObject *
+in_cell_of(PyObject *function, Py_ssize_t index)
+{
+    PyObject *closure = PyFunction_GET_CLOSURE(function);
+    int there = closure != NULL && index >= 0 && index < PyTuple_GET_SIZE(closure);
+    return there ? PyCell_GET(PyTuple_GET_ITEM(closure, index)) : NULL;
+}
+
+static PyObject *
+in_slot_of(PyObject *owner, Py_ssize_t offset)
+{
+    return *(PyObject **)((char *)owner + offset);
+}
+
 static int
-holds(const Record *record)
+has_key(PyObject *dict, const Key *key)
+{
+    PyObject *value = PyDict_GetItemWithError(dict, key->key);
+    if (value == NULL || key->expected == NULL) {
+        int is_absent = value == NULL && PyErr_Occurred() == NULL;
+        PyErr_Clear();
+        return is_absent && key->expected == NULL;
+    }
+    if (key->is_dict)
+        return value == key->expected && PyDict_CheckExact(value);
+    return is_held(value, key->expected);
+}
+
+/* Whether a dict is as it was, as far as it was read. */
+static int
+is_same(const Noted *noted, Record *record, PyObject *dict)
+{
+    uint64_t version = version_of(dict);
+    if (version == record->version)
+        return 1;
+    if (record->keys == ALL_OF_IT)
+        return 0;
+    for (int i = record->keys; i != 0; i = noted->keys[i].next)
+        if (!has_key(dict, &noted->keys[i]))
+            return 0;
+    record->version = version;
+    return 1;
+}
+
+static int
+holds(const Noted *noted, Record *record)
 {
     PyObject *at = record->at, **dict;
     switch (record->fact) {
     case OWN_DICT:
         dict = _PyObject_GetDictPtr(at);
-        return dict != NULL && *dict == record->expected && version_of(*dict) == record->version;
+        return dict != NULL && *dict == record->expected && is_same(noted, record, *dict);
     case DICT:
-        return version_of(at) == record->version;
+        return is_same(noted, record, at);
     case IS_EMPTY:
         return PyDict_GET_SIZE(at) == 0;
     case HAS_TYPE:
@@ -145,7 +205,9 @@ holds(const Record *record)
     case HAS_DEFAULT:
         return is_held(default_of(at, (Py_ssize_t)record->version), record->expected);
     case HAS_IN_CELL:
-        return is_held(PyCell_GET(at), record->expected);
+        return is_held(in_cell_of(at, (Py_ssize_t)record->version), record->expected);
+    case HAS_IN_SLOT:
+        return is_held(in_slot_of(at, (Py_ssize_t)record->version), record->expected);
     default: /* HAS_TAG */
         return ((PyTypeObject *)at)->tp_version_tag == record->version;
     }
@@ -165,7 +227,7 @@ static int
 all_hold(const Noted *noted)
 {
     for (Py_ssize_t i = 0; i < noted->count; i++)
-        if (!holds(&noted->records[i]))
+        if (!holds(noted, &noted->records[i]))
             return 0;
     return 1;
 }
@@ -196,174 +258,9 @@ unchanged_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, P
     return result;
 }
 
+#include "unchanged_notes.h"
+
 /* ---- noting ---- */
-
-static void
-add(Noted *noted, Fact fact, PyObject *at, PyObject *expected, uint64_t version)
-{
-    noted->records[noted->count++] = (Record){fact, at, expected, version};
-}
-
-static void
-add_dict(Noted *noted, PyObject *owner, PyObject *dict)
-{
-    add(noted, owner == NULL ? DICT : OWN_DICT, owner == NULL ? dict : owner, dict, version_of(dict));
-}
-
-static int
-is_plain(PyObject *value)
-{
-    return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
-           PyUnicode_CheckExact(value) || PyCode_Check(value);
-}
-
-/* A place that has no version still holds `value`, number `index` there: it is kept, or a weak reference to it.
- * 1: noted, 0: it cannot be watched, -1: an exception. So are the answers of all that follows. */
-static int
-add_held(Noted *noted, Fact fact, PyObject *at, PyObject *value, Py_ssize_t index)
-{
-    PyObject *held = is_plain(value) ? Py_NewRef(value) : PyWeakref_NewRef(value, NULL);
-    if (held == NULL) {
-        PyErr_Clear();
-        return 0;
-    }
-    add(noted, fact, at, held, (uint64_t)index);
-    int failed = PyList_Append(noted->kept, held);
-    Py_DECREF(held);
-    return failed < 0 ? -1 : 1;
-}
-
-static int
-note_attributes(Noted *noted, PyObject *owner, PyObject **found)
-{
-    if (PyType_Check(owner)) { /* a view of the class's own names; ("class", r) says that they stay */
-        *found = PyObject_GetAttr(owner, dict_name);
-        return *found == NULL ? -1 : 1;
-    }
-    PyObject **place = _PyObject_GetDictPtr(owner);
-    if (place == NULL || *place == NULL || !PyDict_CheckExact(*place))
-        return 0;
-    *found = Py_NewRef(*place);
-    add_dict(noted, owner, *found);
-    return 1;
-}
-
-static int
-note_item(PyObject *container, PyObject *key, PyObject **found)
-{
-    Py_ssize_t index;
-    if (PyDict_CheckExact(container))
-        *found = Py_XNewRef(PyDict_GetItemWithError(container, key));
-    else if (Py_IS_TYPE(container, &PyDictProxy_Type)) /* of a class */
-        *found = PyObject_GetItem(container, key);
-    else if (PyTuple_CheckExact(container) && PyLong_CheckExact(key)) {
-        index = PyLong_AsSsize_t(key);
-        index += index < 0 ? PyTuple_GET_SIZE(container) : 0;
-        if (index >= 0 && index < PyTuple_GET_SIZE(container))
-            *found = Py_NewRef(PyTuple_GET_ITEM(container, index));
-    }
-    return PyErr_Occurred() ? -1 : *found != NULL;
-}
-
-/* What getattr() would give; not where a descriptor or the class's own class has a say. */
-static int
-note_attribute(PyObject *owner, PyObject *name, PyObject **found)
-{
-    PyTypeObject *metaclass = Py_TYPE(owner);
-    PyObject *meta = _PyType_Lookup(metaclass, name);
-    if (!PyType_Check(owner) || _PyType_Lookup(metaclass, reader_name) != _PyType_Lookup(&PyType_Type, reader_name) ||
-        (meta != NULL && Py_TYPE(meta)->tp_descr_set != NULL))
-        return 0;
-    PyObject *value = _PyType_Lookup((PyTypeObject *)owner, name);
-    if (value == NULL || (Py_TYPE(value)->tp_descr_get != NULL && !PyFunction_Check(value) &&
-                          !Py_IS_TYPE(value, &PyProperty_Type)))
-        return 0;
-    *found = Py_NewRef(value);
-    return 1;
-}
-
-static int
-note_member(PyObject *owner, PyObject *name, PyObject **found)
-{
-    if (!PyFunction_Check(owner) && !Py_IS_TYPE(owner, &PyProperty_Type))
-        return 0;
-    *found = PyObject_GetAttr(owner, name);
-    return *found == NULL ? -1 : 1;
-}
-
-static int
-note_default(Noted *noted, PyObject *function, PyObject *number, PyObject **found)
-{
-    PyObject *value = PyFunction_Check(function) ? default_of(function, PyLong_AsSsize_t(number)) : NULL;
-    *found = Py_XNewRef(value);
-    return value == NULL ? 0 : add_held(noted, HAS_DEFAULT, function, value, PyLong_AsSsize_t(number));
-}
-
-static int
-note_cell(Noted *noted, PyObject *function, PyObject *number, PyObject **found)
-{
-    PyObject *closure = PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : NULL;
-    Py_ssize_t index = PyLong_AsSsize_t(number);
-    int there = closure != NULL && index >= 0 && index < PyTuple_GET_SIZE(closure);
-    PyObject *cell = there ? PyTuple_GET_ITEM(closure, index) : NULL;
-    *found = cell == NULL ? NULL : Py_XNewRef(PyCell_GET(cell));
-    return *found == NULL ? 0 : add_held(noted, HAS_IN_CELL, cell, *found, 0);
-}
-
-/* A step that makes a register: `*found` is a new reference to its value. */
-static int
-note_read(Noted *noted, const Step *step, PyObject *value, PyObject **found)
-{
-    switch (step->kind) {
-    case ATTRIBUTES:
-        return note_attributes(noted, value, found);
-    case ITEM:
-        return note_item(value, step->object, found);
-    case ATTRIBUTE:
-        return note_attribute(value, step->object, found);
-    case MEMBER:
-        return note_member(value, step->object, found);
-    case DEFAULT:
-        return note_default(noted, value, step->object, found);
-    case CELL:
-        return note_cell(noted, value, step->object, found);
-    default: /* OBJECT */
-        *found = Py_NewRef(step->object);
-        return 1;
-    }
-}
-
-static int
-note_class(Noted *noted, PyObject *type)
-{
-    if (!PyType_Check(type) || tag_of((PyTypeObject *)type) == 0)
-        return 0;
-    add(noted, HAS_TAG, type, NULL, ((PyTypeObject *)type)->tp_version_tag);
-    return 1;
-}
-
-/* A step that says what is to stay. */
-static int
-note_fact(Noted *noted, Kind kind, PyObject *value)
-{
-    switch (kind) {
-    case TYPE:
-        return add_held(noted, HAS_TYPE, value, (PyObject *)Py_TYPE(value), 0);
-    case CONTENTS:
-        if (PyDict_CheckExact(value))
-            add_dict(noted, NULL, value);
-        return PyDict_CheckExact(value) || PyTuple_CheckExact(value);
-    case EMPTY:
-        if (!PyDict_Check(value))
-            return 0;
-        add(noted, IS_EMPTY, value, NULL, 0);
-        return 1;
-    case CODE:
-        return PyFunction_Check(value) ? add_held(noted, HAS_CODE, value, PyFunction_GET_CODE(value), 0) : 0;
-    default: /* CLASS */
-        return note_class(noted, value);
-    }
-}
 
 static PyObject *
 register_of(const Unchanged *self, PyObject *const *args, PyObject *const *made, Py_ssize_t number)
@@ -379,10 +276,11 @@ run_steps(const Unchanged *self, Noted *noted, PyObject *const *args, PyObject *
     for (Py_ssize_t i = 0; i < self->count && answer == 1; i++) {
         const Step *step = &self->steps[i];
         PyObject *value = step->kind == OBJECT ? NULL : register_of(self, args, made, step->source);
-        if (step->kind < TYPE)
-            answer = note_read(noted, step, value, &made[count++]);
-        else
-            answer = note_fact(noted, step->kind, value);
+        if (step->kind < TYPE) {
+            answer = note_read(noted, step, value, &made[count]);
+            noted->record_of[self->inputs + count++] = step->kind == ATTRIBUTES ? noted->count - 1 : -1;
+        } else
+            answer = note_fact(noted, step, value);
     }
     return answer;
 }
@@ -406,13 +304,31 @@ empty_noted(const Unchanged *self)
         return NULL;
     noted->inputs = self->inputs;
     noted->exported = self->exported;
-    noted->records = PyMem_Calloc((size_t)self->count + 1, sizeof(Record)); /* a step leaves one at most */
+    noted->records = PyMem_Calloc(2 * (size_t)self->count + 1, sizeof(Record)); /* a step leaves two at most */
     noted->addresses = PyMem_Calloc((size_t)(self->inputs + self->exported) + 1, sizeof(PyObject *));
+    noted->keys = PyMem_Calloc((size_t)self->count + 1, sizeof(Key));
+    noted->record_of = PyMem_Calloc((size_t)(self->inputs + self->made) + 1, sizeof(Py_ssize_t));
     noted->kept = PyList_New(0);
-    if (noted->records != NULL && noted->addresses != NULL && noted->kept != NULL)
-        return noted;
-    Py_DECREF(noted);
-    return (Noted *)PyErr_NoMemory();
+    if (noted->records == NULL || noted->addresses == NULL || noted->keys == NULL || noted->record_of == NULL ||
+        noted->kept == NULL) {
+        Py_DECREF(noted);
+        return (Noted *)PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < self->inputs + self->made; i++)
+        noted->record_of[i] = -1;
+    return noted;
+}
+
+/* What was taken for the largest case, or for the time of noting. */
+static void
+shrink(Noted *noted)
+{
+    PyMem_Free(noted->record_of);
+    noted->record_of = NULL;
+    Record *records = PyMem_Realloc(noted->records, (size_t)(noted->count + 1) * sizeof(Record));
+    noted->records = records != NULL ? records : noted->records;
+    Key *keys = PyMem_Realloc(noted->keys, (size_t)(noted->key_count + 1) * sizeof(Key));
+    noted->keys = keys != NULL ? keys : noted->keys;
 }
 
 static PyObject *
@@ -430,8 +346,10 @@ unchanged_note(Unchanged *self, PyObject *const *args, Py_ssize_t given)
     for (Py_ssize_t i = 0; made != NULL && i < self->made; i++)
         Py_XDECREF(made[i]);
     PyMem_Free(made);
-    if (answer == 1)
+    if (answer == 1) {
+        shrink(noted);
         return (PyObject *)noted;
+    }
     PyErr_Clear(); /* the check will say what is wrong */
     Py_XDECREF(noted);
     Py_RETURN_NONE;
@@ -477,7 +395,7 @@ read_step(const Unchanged *self, PyObject *description, Step *step)
          PyUnicode_CompareWithASCIIString(kind, kind_names[step->kind]) == 0);)
         step->kind++;
     int has_register = step->kind != OBJECT;
-    int has_object = step->kind != ATTRIBUTES && step->kind < TYPE;
+    int has_object = (step->kind != ATTRIBUTES && step->kind < TYPE) || step->kind == KEY;
     if (step->kind == KINDS || PyTuple_GET_SIZE(description) != 1 + has_register + has_object)
         return -1;
     step->source = has_register ? PyLong_AsSsize_t(PyTuple_GET_ITEM(description, 1)) : 0;
@@ -582,6 +500,8 @@ noted_dealloc(Noted *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->kept);
     PyMem_Free(self->records);
+    PyMem_Free(self->keys);
+    PyMem_Free(self->record_of);
     PyMem_Free(self->addresses);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }

@@ -4,7 +4,8 @@ In: the guards of a check. Out: a `Watch`: the guards that it covers, and the pr
 which compares the versions of the dicts and classes on the way to what they have read.
 
 A guard is covered if what it rests on (`Guard.rests_on`) can be watched: it hangs on an argument, a global or a class
-by attributes in `__dict__`s, items of dicts and tuples, names of classes, and functions' code, defaults and cells.
+by attributes in `__dict__`s and slots, items of dicts and tuples, names of classes, and functions' code, defaults and
+cells.
 An argument itself is only known by its address, which tells nothing of a value; nor does the way to it lead through a
 list, a property, or a tensor.
 """
@@ -12,6 +13,8 @@ list, a property, or a tensor.
 from __future__ import annotations
 
 import types
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,8 +26,10 @@ from ..frontend.sources import (
     AttrSource,
     BuiltinSource,
     ConstSource,
+    FreeCellSource,
     FunctionClosureSource,
     FunctionDefaultSource,
+    FunctionSource,
     GlobalSource,
     GlobalsSource,
     InstanceDictSource,
@@ -36,7 +41,7 @@ from ..frontend.sources import (
     StackSource,
     source_class,
 )
-from .kinds import ConstantGuard, Guard, IdentityGuard, NoModuleHooksGuard, Stay, TypeGuard
+from .kinds import ConstantGuard, Guard, IdentityGuard, NoModuleHooksGuard, SameObjectGuard, Stay, TypeGuard
 
 try:
     from minicompile.guards import _unchanged as _native
@@ -48,8 +53,18 @@ WORTHWHILE = 16
 
 _PLAIN = (type(None), bool, int, float, str)
 
-_STEPS = {"type": "type", "keys": "contents", "empty": "empty", "code": "code", "class": "class"}
+_HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: a class of Python's own."""
+
+_NAMES_OF_CLASSES = ("__module__", "__qualname__", "__name__")
+
+_STEPS = {
+    "type": "type", "contents": "contents", "keys": "whole", "key": "key", "empty": "empty", "code": "code",
+    "class": "class",
+}  # fmt: skip
 """What is to stay → the step that says so. Which object it is follows from the way to it."""
+
+_OF_CONTENTS = ("contents", "keys", "key")
 
 
 class Watch:
@@ -111,7 +126,7 @@ _INPUT = _Hop("input")
 class _Known:
     """What guards say about sources, and so how they may be reached."""
 
-    def __init__(self, guards: Iterable[Guard]) -> None:
+    def __init__(self, guards: Sequence[Guard]) -> None:
         self.types: dict[Source, Any] = {}
         self.objects: dict[Source, Any] = {}
         self.plain: set[Source] = set()
@@ -122,11 +137,14 @@ class _Known:
                 self.objects[guard.source] = guard.held()
             elif isinstance(guard, ConstantGuard) and type(guard.constant) in _PLAIN:
                 self.plain.add(guard.source)
+        for guard in guards:
+            if isinstance(guard, SameObjectGuard) and guard.first in self.types:
+                self.types.setdefault(guard.second, self.types[guard.first])
         self._hops: dict[Source, _Hop | None] = {}
 
     def covers(self, guard: Guard) -> bool:
         stays = guard.rests_on()
-        return stays is not None and all(self._can_stay(*stay) for stay in stays)
+        return stays is not None and all(self._can_stay(*stay[:2]) for stay in stays)
 
     def hop(self, source: Source) -> _Hop | None:
         """How the source is reached; None: not by ways that can be watched."""
@@ -144,13 +162,17 @@ class _Known:
             return False
         if kind in ("object", "constant"):  # of an argument only the address is known
             return not _is_argument(source)
-        if kind == "empty" and isinstance(source, InstanceDictSource) and source.attr in NoModuleHooksGuard.HOOKS:
+        if kind == "empty" and self._is_ordered_dict(source):
             return True
-        return kind not in ("keys", "empty") or self._has_contents(source)
+        return kind not in ("empty", *_OF_CONTENTS) or self._has_contents(source)
+
+    def _is_ordered_dict(self, source: Source) -> bool:
+        is_of_hooks = isinstance(source, InstanceDictSource) and source.attr in NoModuleHooksGuard.HOOKS
+        return is_of_hooks or self.types.get(source, type(self.object_at(source))) is OrderedDict
 
     def _has_contents(self, source: Source) -> bool:
         """Whether a dict or tuple is in this place, and stays there."""
-        if isinstance(source, (GlobalsSource, _BuiltinsSource, AttributesSource, RegistrySource)):
+        if _is_attributes(source) or isinstance(source, (GlobalsSource, _BuiltinsSource, RegistrySource)):
             return True
         kind = self.types.get(source)
         return kind is dict or (kind is tuple and not _is_argument(source))
@@ -161,17 +183,38 @@ class _Known:
             return source.value
         found = self.objects.get(source)
         if found is None and isinstance(source, AttrSource) and self.hop(source) is not None:
-            owner = self.object_at(source.base)  # of a class, whose attributes stay
-            return static_lookup(owner, source.attr) if isinstance(owner, type) else None
+            return _attribute_at(self.object_at(source.base), source.attr)
         return found
 
     def is_simple(self, source: Source) -> bool:
-        """Whether what is there can be held, or weakly referenced."""
-        return source in self.plain or self.objects.get(source) is not None
+        """Whether what is there can be held (`add_held` in unchanged_notes.h)."""
+        kind = self.types.get(source)
+        is_of_simple_kind = kind in _PLAIN or _knows_weak_references(kind) or _has_slots_alone(kind)
+        return source in self.plain or self.objects.get(source) is not None or is_of_simple_kind
+
+
+def _attribute_at(owner: Any, name: str) -> Any:
+    """Of a class or module, whose attributes stay."""
+    if isinstance(owner, types.ModuleType):
+        return vars(owner).get(name)
+    return static_lookup(owner, name) if isinstance(owner, type) else None
+
+
+def _knows_weak_references(kind: Any) -> bool:
+    return getattr(kind, "__weakrefoffset__", 0) != 0
+
+
+def _has_slots_alone(kind: Any) -> bool:
+    is_container = isinstance(kind, type) and issubclass(kind, (dict, list, tuple, set, frozenset, weakref.ref))
+    return isinstance(kind, type) and not is_container and bool(kind.__flags__ & _HEAP_TYPE)
 
 
 def _is_argument(source: Source) -> bool:
-    return isinstance(source, (LocalSource, StackSource))
+    return isinstance(source, (LocalSource, StackSource, FunctionSource))
+
+
+def _is_attributes(source: Source) -> bool:
+    return isinstance(source, AttributesSource) or (isinstance(source, AttrSource) and source.attr == "__dict__")
 
 
 # ---- the ways to each kind of source ----
@@ -189,22 +232,41 @@ def _object(source: ConstSource, known: _Known) -> _Hop:
     return _Hop("object", None, (source.value,))
 
 
-def _attributes(source: AttributesSource, known: _Known) -> _Hop:
+def _attributes(source: AttributesSource | AttrSource, known: _Known) -> _Hop:
     is_class = isinstance(known.object_at(source.base), type)
     return _Hop("attributes", source.base, stay="class" if is_class else "type")
 
 
 def _attribute(source: AttrSource, known: _Known) -> _Hop | None:
-    """A name of a module, one of a class that its class and descriptors leave alone, or a property's function."""
-    owner, name = known.object_at(source.base), source.attr
+    """A name of a module, one of a class that its class and descriptors leave alone, a slot, or a member that objects
+    of builtin kinds have."""
+    owner, name, kind = known.object_at(source.base), source.attr, known.types.get(source.base)
+    if name == "__dict__":
+        return _attributes(source, known)
     if type(owner) is types.ModuleType:
-        return _Hop("item", AttributesSource(source.base), (name,), "keys") if name in vars(owner) else None
+        return _Hop("item", AttributesSource(source.base), (name,), "contents") if name in vars(owner) else None
     if type(owner) is property and name in ("fget", "fset"):
         return _Hop("member", source.base, (name,), "object")
-    metaclass = type(owner)
-    if not isinstance(owner, type) or metaclass.__getattribute__ is not type.__getattribute__:
+    if kind is types.FunctionType and name == "__code__":
+        return _Hop("member", source.base, (name,), "code")
+    if isinstance(kind, type) and _is_slot(kind, name):
+        return _Hop("slot", source.base, (name,), "type") if known.is_simple(source) else None
+    return _attribute_of_class(source, owner) if isinstance(owner, type) else None
+
+
+def _is_slot(kind: type, name: str) -> bool:
+    is_read_plainly = static_lookup(kind, "__getattribute__") is object.__getattribute__
+    return is_read_plainly and isinstance(static_lookup(kind, name), types.MemberDescriptorType)
+
+
+def _attribute_of_class(source: AttrSource, owner: type) -> _Hop | None:
+    metaclass, name = type(owner), source.attr
+    if metaclass.__getattribute__ is not type.__getattribute__:
         return None
-    if hasattr(type(static_lookup(metaclass, name)), "__set__"):
+    found_in_metaclass = static_lookup(metaclass, name)
+    if name in _NAMES_OF_CLASSES and found_in_metaclass is type.__dict__[name]:
+        return _Hop("attribute", source.base, (name,), "class")
+    if hasattr(type(found_in_metaclass), "__set__"):
         return None
     found = static_lookup(owner, name)
     is_itself = isinstance(found, (types.FunctionType, property)) or not hasattr(type(found), "__get__")
@@ -212,15 +274,15 @@ def _attribute(source: AttrSource, known: _Known) -> _Hop | None:
 
 
 def _item(source: ItemSource, known: _Known) -> _Hop | None:
-    return None if isinstance(source.key, Source) else _Hop("item", source.base, (source.key,), "keys")
+    return None if isinstance(source.key, Source) else _Hop("item", source.base, (source.key,), "contents")
 
 
 def _global(source: GlobalSource, known: _Known) -> _Hop:
-    return _Hop("item", GlobalsSource(source.base), (source.global_name,), "keys")
+    return _Hop("item", GlobalsSource(source.base), (source.global_name,), "contents")
 
 
 def _builtin(source: BuiltinSource, known: _Known) -> _Hop:
-    return _Hop("item", _BuiltinsSource(source.base), (source.builtin_name,), "keys")
+    return _Hop("item", _BuiltinsSource(source.base), (source.builtin_name,), "contents")
 
 
 def _dict_of_function(source: GlobalsSource | _BuiltinsSource, known: _Known) -> _Hop:
@@ -232,6 +294,10 @@ def _cell(source: FunctionClosureSource, known: _Known) -> _Hop | None:
     return _Hop("cell", source.base, (source.index,), "object") if known.is_simple(source) else None
 
 
+def _free_cell(source: FreeCellSource, known: _Known) -> _Hop | None:
+    return _Hop("cell", FunctionSource(), (source.index,), "place") if known.is_simple(source) else None
+
+
 def _default(source: FunctionDefaultSource, known: _Known) -> _Hop | None:
     is_watched = isinstance(source.key, int) and known.is_simple(source)
     return _Hop("default", source.base, (source.key,), "object") if is_watched else None
@@ -240,11 +306,13 @@ def _default(source: FunctionDefaultSource, known: _Known) -> _Hop | None:
 _HOPS: dict[type, Callable[[Any, _Known], _Hop | None]] = {
     LocalSource: _input,
     StackSource: _input,
+    FunctionSource: _input,
+    FreeCellSource: _free_cell,
     ConstSource: _object,
     AttributesSource: _attributes,
-    InstanceDictSource: lambda source, known: _Hop("item", source.parent(), (source.attr,), "keys"),
-    RegistrySource: lambda source, known: _Hop("item", source.parent(), (source.registry,), "keys"),
-    ModuleMemberSource: lambda source, known: _Hop("item", source.parent(), (source.key,), "keys"),
+    InstanceDictSource: lambda source, known: _Hop("item", source.parent(), (source.attr,), "contents"),
+    RegistrySource: lambda source, known: _Hop("item", source.parent(), (source.registry,), "contents"),
+    ModuleMemberSource: lambda source, known: _Hop("item", source.parent(), (source.key,), "contents"),
     AttrSource: _attribute,
     ItemSource: _item,
     GlobalSource: _global,
@@ -264,12 +332,14 @@ class _Program:
         self._known = known
         self._order: dict[Source | Stay, None] = {}
 
-    def add(self, kind: str, source: Source) -> None:
+    def add(self, kind: str, source: Source, *key: Any) -> None:
         """The source's value, after all that it is reached through, and what is to stay about it."""
         self._reach(source)
-        is_said = kind == "keys" and isinstance(source, AttributesSource)  # by its being read
+        if kind in ("keys", "key"):
+            self.add("contents", source)
+        is_said = kind == "contents" and _is_attributes(source)  # by its being read
         if kind in _STEPS and not is_said:
-            self._order.setdefault((kind, source))
+            self._order.setdefault((kind, source, *key))
 
     def _reach(self, source: Source) -> None:
         hop = self._known.hop(source)
@@ -295,7 +365,7 @@ class _Program:
 
     def _step(self, node: Source | Stay) -> tuple[Any, ...] | None:
         if not isinstance(node, Source):
-            return _STEPS[node[0]], self.registers[node[1]]
+            return _STEPS[node[0]], self.registers[node[1]], *node[2:]
         hop = self._known.hop(node)
         if hop is None or hop is _INPUT:
             return None

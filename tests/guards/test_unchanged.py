@@ -19,6 +19,7 @@ from minicompile.frontend.sources import (
     AttrSource,
     BuiltinSource,
     ConstSource,
+    FreeCellSource,
     FunctionClosureSource,
     FunctionDefaultSource,
     GlobalSource,
@@ -81,6 +82,17 @@ class Owner:
         return x
 
 
+class Kind:
+    __slots__ = ("label",)
+
+
+class Slotted:
+    __slots__ = ("kind", "name")
+
+    def __init__(self):
+        self.name, self.kind = "first", Kind()
+
+
 class Box(Owner):
     def __init__(self):
         self.number, self.text, self.shape = 1000, "a text", (3, 4000)
@@ -88,6 +100,7 @@ class Box(Owner):
         self.function, self.inner = scaled_copy(), made_with(7000, scaled)
         self.layer = nn.Linear(2, 2)
         self.other = self.table
+        self.slotted, self.nothing, self.hooks = Slotted(), (), OrderedDict()
 
 
 def scaled_copy():
@@ -100,6 +113,8 @@ def attribute(name, base=X):
 
 OWNER = ConstSource(Owner, "__c_owner")
 FUNCTION, INNER, LAYER, TABLE = attribute("function"), attribute("inner"), attribute("layer"), attribute("table")
+NAMES = ("__name__", "__qualname__", "__module__")
+SLOTTED, HOOKS, LAYER_DICT = attribute("slotted"), attribute("hooks"), AttrSource(LAYER, "__dict__")
 
 
 def guards_on(box):
@@ -121,6 +136,11 @@ def guards_on(box):
         IdentityGuard.of(AttrSource(OWNER, "forward"), Owner.forward), ConstantGuard(AttrSource(OWNER, "rate"), 0.5),
         IdentityGuard.of(AttrSource(AttrSource(OWNER, "half"), "fget"), Owner.half.fget), ClassNamesGuard.of(Owner),
         SameObjectGuard(TABLE, attribute("other")), DistinctObjectsGuard((FUNCTION, INNER)),
+        TypeGuard.of(SLOTTED, box.slotted), ConstantGuard(AttrSource(SLOTTED, "name"), "first"),
+        TypeGuard.of(AttrSource(SLOTTED, "kind"), box.slotted.kind), TypeGuard.of(attribute("nothing"), ()),
+        LengthGuard(attribute("nothing"), 0), TypeGuard.of(HOOKS, box.hooks), KeysGuard.of(HOOKS, box.hooks),
+        TypeGuard.of(LAYER_DICT, {}), ConstantGuard(ItemSource(LAYER_DICT, "in_features"), 2),
+        *(ConstantGuard(AttrSource(OWNER, name), getattr(Owner, name)) for name in NAMES),
     ]  # fmt: skip
     assert len(unchanged.Watch(found).guards) == len(found)
     return found
@@ -200,6 +220,13 @@ CHANGES = {
     "a registry": lambda b: b.layer.__dict__.__setitem__("_parameters", {}),
     "a relation": lambda b: setattr(b, "other", dict(b.table)),
     "one for two": lambda b: setattr(b, "function", b.inner),
+    "a slot": lambda b: setattr(b.slotted, "name", "second"),
+    "a slot's kind": lambda b: setattr(b.slotted, "kind", None),
+    "an empty slot": lambda b: delattr(b.slotted, "name"),
+    "another object with slots": lambda b: setattr(b, "slotted", Kind()),
+    "an empty tuple": lambda b: setattr(b, "nothing", (1,)),
+    "an empty dict of a subclass": lambda b: b.hooks.update(a=1),
+    "an attribute read from all": lambda b: setattr(b.layer, "in_features", 3),
 }
 
 
@@ -227,6 +254,18 @@ def test_a_change_of_a_class_is_seen(name, value, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Owner, name, value, raising=False)
         assert check.hit(box) is False
+    settled(check, box)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_name_of_a_class_is_seen(name):
+    check = Checked(*guards_on(Box()))
+    box, before = settled(check, Box()), getattr(Owner, name)
+    setattr(Owner, name, "Other")
+    try:
+        assert check.hit(box) is False
+    finally:
+        setattr(Owner, name, before)
     settled(check, box)
 
 
@@ -280,7 +319,35 @@ def test_what_is_not_read_may_change():
     box.layer.weight.grad = torch.zeros(2, 2)
     box.function.__dict__["note"] = 1
     assert is_known(check, box)
-    box.new = 1  # in a dict that was read: it is read again, and all is well
+    box.new = 1  # in a dict of which some keys were read
+    assert is_known(check, box)
+    box.table["new"] = 1  # in one of which all were read
+    assert not is_known(check, box) and check.hit(box) is False
+
+
+def test_what_was_read_of_a_dict_is_looked_up_where_others_of_its_keys_change():
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    for count in range(200):
+        box.count = count
+        assert is_known(check, box)
+    for name, value in (("number", 1001), ("table", dict(box.table)), ("layer", nn.Linear(2, 2))):
+        before = getattr(box, name)
+        box.count += 1
+        setattr(box, name, value)
+        assert check.hit(box) is (name == "layer")
+        box.count += 1
+        setattr(box, name, before)
+        assert check.hit(box) is True
+
+
+def test_an_equal_value_that_is_another_object_is_asked_again():
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    box.shape = tuple([3, 4000])
+    assert not is_known(check, box)
+    settled(check, box)
+    box.text = "".join(["a ", "text"])
     assert not is_known(check, box)
     settled(check, box)
 
@@ -297,8 +364,8 @@ def test_many_objects_are_known_at_a_time():
 def test_what_always_changes_is_not_noted_for_ever():
     check = Checked(*guards_on(Box()))
     box = Box()
-    for count in range(200):
-        box.count = count
+    for _ in range(200):
+        box.table = box.other = dict(box.table)
         assert check.hit(box) is True
     box.number = 0
     assert not is_known(check, box) and check.hit(box) is False
@@ -362,6 +429,50 @@ def test_nothing_is_kept_alive():
     gc.collect()
     assert [reference() for reference in seen] == [None] * len(seen)
     settled(check, Box())
+
+
+def test_what_a_slot_held_may_die():
+    class Held:
+        pass
+
+    check = Checked(*guards_on(Box()), TypeGuard.of(AttrSource(AttrSource(SLOTTED, "kind"), "label"), Held()))
+
+    def made():
+        box = Box()
+        box.slotted.kind.label = Held()
+        return box
+
+    box = settled(check, made())
+    seen = weakref.ref(box.slotted.kind.label)
+    box.slotted.kind.label = None
+    gc.collect()
+    assert seen() is None and check.hit(box) is False
+
+
+def test_a_descriptor_in_place_of_a_slot_is_seen(monkeypatch):
+    check = Checked(*guards_on(Box()))
+    box = settled(check, Box())
+    with monkeypatch.context() as patch:
+        patch.setattr(Slotted, "name", property(lambda self: "another"))
+        assert check.hit(box) is False
+    settled(check, box)
+
+
+def test_cells_of_the_running_function():
+    def made(inner):
+        return lambda x: inner(x)
+
+    first, cell = made(scaled), FreeCellSource("inner", 0)
+    check = Checked(
+        *guards_on(Box()), TypeGuard.of(cell, scaled), FunctionCodeGuard(cell, scaled.__code__), function=first
+    )
+    box = Box()
+    assert check.hit(box) is True and is_known(check, box, first)
+    first.__closure__[0].cell_contents = scaled_copy()
+    assert not is_known(check, box, first) and check.hit(box) is True
+    assert not is_known(check, box, made(scaled))
+    first.__closure__[0].cell_contents = made
+    assert check.hit(box) is False
 
 
 def test_a_local_class_may_die():
@@ -451,6 +562,7 @@ def random_change(net, rng):
             lambda: layer.__dict__.pop("forward", None),
             lambda: globals().__setitem__("DIVISOR", rng.choice([3.0, 5.0])),
             lambda: setattr(Net, "extra", rng.random()),
+            lambda: setattr(net, "calls", rng.random()),
             lambda: net.train(rng.choice([True, False])),
         ]
     )
