@@ -28,6 +28,7 @@ import torch
 from ..ir.ops import POINTWISE
 from ..runtime.cpu import simd_name
 from ..torch_compat import vector_libraries
+from ..walks import reachable
 from . import cpp_vectors
 from .cpp_reduce import Accumulator
 from .cpp_text import CPP_TYPES, element_text
@@ -197,15 +198,11 @@ class BlockLoop:
 
     def _shown(self, phase: int) -> list[Value]:
         """The values that a phase names, in order: computed in it, or fetched from memory or from an array."""
-        wanted: set[Value] = set()
-        stack = self._roots(phase)
-        while stack:
-            value = stack.pop()
-            if value in wanted or value not in self.phase:
-                continue
-            wanted.add(value)
-            if self._is_computed(value, phase):
-                stack.extend(value.args)
+
+        def following(value: Value) -> Iterable[Value]:
+            return self.phase.keys() & value.args if self._is_computed(value, phase) else ()
+
+        wanted = reachable(self._roots(phase), following)
         return [value for value in self.loop if value in wanted]
 
     def _is_computed(self, value: Value, phase: int) -> bool:

@@ -22,6 +22,7 @@ from ..ir.ops import CREATION, GATHER, VIEWS, is_pointwise
 from ..ir.ops import is_compute as is_compute_op
 from ..ir.symbols import evaluate, free_symbols
 from ..ir.types import Dim, TensorType
+from ..walks import reachable
 from .compiled import FusionDecision
 from .iteration import CHEAP, Iteration, Refused, analyse, cost
 from .prepare import Views
@@ -199,14 +200,7 @@ class _Fusion:
 
     def _with_inlined(self, nodes: frozenset[Node]) -> list[Node]:
         """The nodes and the inlined ones they need, in graph order."""
-        found = set(nodes)
-        stack = list(nodes)
-        while stack:
-            for arg in stack.pop().operands():
-                base = self.views.base(arg)
-                if base in self.inlined and base not in found:
-                    found.add(base)
-                    stack.append(base)
+        found = reachable(nodes, lambda node: self.inlined.intersection(map(self.views.base, node.operands())))
         return sorted(found, key=self.position.__getitem__)
 
     def _reads(self, unit: Unit) -> Mapping[Node, None]:

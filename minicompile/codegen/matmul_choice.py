@@ -17,6 +17,7 @@ import torch
 
 from ..ir.graph import Graph, Node
 from ..ir.types import TensorType
+from ..walks import reachable
 from .batches import merged_before
 from .compiled import FusionDecision
 from .fusion import FusionPlan, Unit, in_order
@@ -185,15 +186,8 @@ class _Chooser:
         """Whether a unit is a kernel that may be the end of a product: nothing else stands between the two."""
         if reader not in self.lowered or reader.segment != product.segment:
             return False
-        stack, seen = [unit for unit in self.before[reader] if unit is not product], set[Unit]()
-        while stack:
-            unit = stack.pop()
-            if unit is product:
-                return False
-            if unit not in seen:
-                seen.add(unit)
-                stack.extend(self.before[unit])
-        return may_join(self.lowered[reader].kernel)
+        others = [unit for unit in self.before[reader] if unit is not product]
+        return product not in reachable(others, self.before.__getitem__) and may_join(self.lowered[reader].kernel)
 
     def _makers(self, product: Unit) -> dict[int, Unit]:
         """Place of a factor → the kernel that makes it for this product alone, if the two can be one."""

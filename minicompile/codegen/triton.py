@@ -16,6 +16,7 @@ import torch
 
 from ..ir.ops import REDUCTIONS, SCANS
 from ..ir.symbols import dim_text, is_float_symbol
+from ..walks import reachable
 from .kernel_ir import Affine, Axis, Batch, Kernel, Value, place_text, register_dtype
 from .matmul_kernel import Product
 from .softmaxes import maximum_below, sums_to_one_or_more
@@ -173,11 +174,7 @@ class Printer:
 
     def _with_what_they_need(self, values: Sequence[Value]) -> list[Value]:
         """The block-level values from the loads on: nothing is kept."""
-        wanted, stack = set(values), list(values)
-        while stack:
-            new = {arg for arg in stack.pop().args if arg in self.block} - wanted
-            wanted |= new
-            stack += new
+        wanted = reachable(values, lambda value: self.block.intersection(value.args))
         return [value for value in self.kernel.body if value in wanted and (value.op != "store" or value in values)]
 
     def _enter(self, k: int, piece: Piece) -> None:

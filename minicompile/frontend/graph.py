@@ -25,6 +25,7 @@ from ..ir.symbols import is_float_symbol
 from ..numpy_calls import numpy_function, numpy_method
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import depends_on_data
+from ..walks import reachable
 from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
@@ -190,13 +191,7 @@ class GraphBuilder:
 
     def inputs_of(self, node: fx.Node) -> list[TensorValue]:
         """The inputs that a node is computed from."""
-        seen: set[fx.Node] = set()
-        todo = [node]
-        while todo:
-            current = todo.pop()
-            if current not in seen:
-                seen.add(current)
-                todo += [*current.all_input_nodes, *filter(None, [current.meta.get("outer")])]
+        seen = reachable([node], lambda node: [*node.all_input_nodes, *filter(None, [node.meta.get("outer")])])
         return [entry.value for entry in self.inputs if entry.value.node in seen]
 
     # ---- sizes ----

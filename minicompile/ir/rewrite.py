@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..walks import operands_first
 from .graph import EMPTY, BufferView, Graph, InputView, Node
 from .types import contiguous_strides
 
@@ -47,16 +48,12 @@ def rewrite_graph(graph: Graph, rule: Rule) -> Graph:
     order: dict[Node, None] = {}
 
     def place(result: Any) -> None:
-        """Put a rule's result, and what it newly needs, into the order (operands first, without recursion)."""
-        stack = [result]
-        while stack:
-            node = stack[-1]
-            missing = [n for n in node.operands() if n not in order and n.op != "input"]
-            if missing and node not in order:
-                stack.extend(missing)
-                continue
+        """Put a rule's result, and what it newly needs, into the order."""
+        for node in operands_first(result, missing):
             order.setdefault(node)
-            stack.pop()
+
+    def missing(node: Node) -> list[Node]:
+        return [] if node in order else [n for n in node.operands() if n not in order and n.op != "input"]
 
     for node in graph.nodes:
         result = rule(node, substitute(node.args, value))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import storage_id
+from ..walks import reachable
 from .errors import LoweringError
 
 _NAMES: dict[type, tuple[str, ...]] = {}
@@ -26,17 +27,12 @@ def kept_storages(roots: Sequence[Any]) -> set[int]:
 
     Raises LoweringError where something that was saved has been changed in place: eager's backward refuses that.
     """
-    found: set[int] = set()
-    stack = [root.grad_fn for root in roots]
-    seen = set(stack)
-    while stack:
-        node = stack.pop()
-        for value in _saved(node):
-            found.add(storage_id(value))
-        following = {edge[0] for edge in node.next_functions if edge[0] is not None} - seen
-        seen |= following
-        stack.extend(following)
-    return found
+    nodes = reachable((root.grad_fn for root in roots), _following)
+    return {storage_id(value) for node in nodes for value in _saved(node)}
+
+
+def _following(node: Any) -> list[Any]:
+    return [following for following, _ in node.next_functions if following is not None]
 
 
 def _saved(node: Any) -> Iterator[torch.Tensor]:

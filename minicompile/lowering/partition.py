@@ -12,7 +12,7 @@ stay within an activation memory budget.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,7 @@ from ..ir.rewrite import substitute
 from ..ir.symbols import evaluate
 from ..ir.types import SizeType, TensorType
 from ..passes import dce
+from ..walks import operands_first, reachable
 from .joint import Joint
 
 
@@ -82,7 +83,7 @@ class _Partition:
         self.gradients = graph.outputs[self.joint.n_results :]
         self.by_reference = self._by_reference()
         self.after = _dependents(graph, self.tangents)
-        needed = _ancestors(g for g in self.gradients if isinstance(g, Node))
+        needed = reachable((g for g in self.gradients if isinstance(g, Node)), Node.operands)
         backward = [node for node in graph.nodes if node in self.after and node in needed]
         read = [operand for node in backward for operand in node.operands() if operand not in self.after]
         read += [g for g in self.gradients if isinstance(g, Node) and g not in self.after]
@@ -116,7 +117,7 @@ class _Partition:
 
     def _repeatable(self) -> list[Node]:
         """Values that are not computed again by themselves, but could be."""
-        candidates = _ancestors(self.uses) - self.after
+        candidates = reachable(self.uses, Node.operands) - self.after
         return [n for n in self.graph.nodes if n in candidates and self._is_kept(n) and not _draws(n)]
 
     def _dearness(self, node: Node) -> tuple[int, int]:
@@ -256,18 +257,6 @@ def _dependents(graph: Graph, roots: Sequence[Node]) -> set[Node]:
     return found
 
 
-def _ancestors(roots: Iterable[Node]) -> set[Node]:
-    """`roots` and every node that they are computed from."""
-    found: set[Node] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack.extend(node.operands())
-    return found
-
-
 def _read_by_externs(nodes: Sequence[Node]) -> set[Node]:
     """Computed values that extern calls among `nodes` read, seen through views: they have to lie in memory there."""
     found = set()
@@ -293,30 +282,25 @@ def _input(index: int, name: str, type: Any) -> Node:
 
 def _place(root: Node, value: dict[Node, Node]) -> None:
     """Copy the nodes under `root` that have no value yet over the values of their operands."""
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        missing = [operand for operand in node.operands() if operand not in value]
-        if node not in value and missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
+
+    def missing(node: Node) -> list[Node]:
+        return [] if node in value else [operand for operand in node.operands() if operand not in value]
+
+    for node in operands_first(root, missing):
         if node not in value:
             args = substitute(node.args, value)
             value[node] = node if args == node.args else replace(node, args=args)
 
 
 def _order_operands(root: Node, value: dict[Node, Node], order: dict[Node, None]) -> None:
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        placed = node in order or value[node].op == "input"
-        missing = [] if placed else [o for o in node.operands() if o not in order and value[o].op != "input"]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        if not placed:
+    def is_placed(node: Node) -> bool:
+        return node in order or value[node].op == "input"
+
+    def missing(node: Node) -> list[Node]:
+        return [] if is_placed(node) else [operand for operand in node.operands() if not is_placed(operand)]
+
+    for node in operands_first(root, missing):
+        if not is_placed(node):
             order[node] = None
 
 

@@ -17,7 +17,7 @@ cheap, is repeated in every section that needs it."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch import fx
 
 from ..body_calls import hooked, inner_gradients
 from ..torch_compat import storage_id
+from ..walks import reachable
 from .errors import LoweringError
 from .own_backward import keeps_own_backward
 
@@ -115,16 +116,9 @@ def within_inner_gradients(graph: fx.Graph, nodes: Sequence[fx.Node]) -> list[fx
 def _differentiated(call: fx.Node) -> set[fx.Node]:
     """What lies between the tensors for which gradients are taken and those of which they are, the latter included."""
     ends, starts = set(call.args[0]), set(call.args[1])  # type: ignore[arg-type]
-    return (_closure(ends, lambda node: node.all_input_nodes) & _closure(starts, lambda node: node.users)) - starts
-
-
-def _closure(nodes: set[fx.Node], following: Callable[[fx.Node], Iterable[fx.Node]]) -> set[fx.Node]:
-    seen, todo = set(nodes), list(nodes)
-    while todo:
-        fresh = set(following(todo.pop())) - seen
-        seen |= fresh
-        todo += fresh
-    return seen
+    above: set[fx.Node] = reachable(ends, lambda node: node.all_input_nodes)
+    below: set[fx.Node] = reachable(starts, lambda node: node.users)
+    return (above & below) - starts
 
 
 def _outputs(gm: fx.GraphModule) -> list[fx.Node]:

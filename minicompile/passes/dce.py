@@ -8,14 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.graph import Graph, Node
+from ..walks import reachable
 
 
 def run(graph: Graph) -> Graph:
-    live: set[Node] = set()
-    stack = list(graph.roots())
-    while stack:
-        node = stack.pop()
-        if node not in live:
-            live.add(node)
-            stack.extend(node.operands())
+    live = reachable(graph.roots(), Node.operands)
     return replace(graph, nodes=tuple(node for node in graph.nodes if node in live))

@@ -21,6 +21,7 @@ from ..ir.ops import CREATION, VIEWS, is_compute
 from ..ir.reference import evaluate_node
 from ..ir.rewrite import keep
 from ..ir.types import TensorType
+from ..walks import operands_first
 
 _BIASES = ("attn_bias", "attn_mask")
 _LIMIT = 1 << 25
@@ -141,14 +142,7 @@ class _Constants:
 
     def _compute(self, root: Node) -> torch.Tensor:
         known: dict[Node, torch.Tensor] = {}
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            missing = [operand for operand in node.operands() if operand not in known]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
+        for node in operands_first(root, lambda node: [n for n in node.operands() if n not in known]):
             if node not in known:
                 known[node] = _evaluated(node, known)
         return known[root]
