@@ -7,6 +7,7 @@ and the user's are interchangeable.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -149,7 +150,8 @@ def compile_or_fall_back(
     try:
         parts = sections(gm, compile_it is compile_training)
         if parts:
-            return compile_sections(gm, parts, target=target, options=options)
+            again = functools.partial(compile_or_fall_back, target=target, options=options, strict=strict)
+            return compile_sections(gm, parts, target=target, options=options, compile_body=again)
         return compile_it(gm, example_inputs, target=target, options=options)
     except LoweringError as error:
         return EagerGraph(gm, str(error))

@@ -85,6 +85,118 @@ def inner_gradients(
         return torch.autograd.grad(outputs, inputs, seeds, **options)
 
 
+def branched(
+    true: Body, false: Body, places: tuple[tuple[int, ...], tuple[int, ...]], condition: torch.Tensor, *inputs: Any
+) -> tuple[Any, ...]:
+    """`torch.cond`: the results of one of the bodies, which read the inputs at these `places`. As in torch, results
+    have memory of their own, and gradients if any input has; inputs that the branch does not read have zeros."""
+    if _is_fake(condition):
+        both = (body(*(inputs[place] for place in read)) for body, read in zip((true, false), places, strict=True))
+        return tuple(_reached(_either(*pair), inputs) for pair in zip(*both, strict=True))
+    if _is_traced(condition):
+        return _torchs_cond(true, false, places, condition, inputs)
+    body, read = (true, places[0]) if condition else (false, places[1])
+    entered = _entered(inputs)
+    results = body(*(entered[place] for place in read))
+    return tuple(_reached(result, inputs) for result in _own(results, inputs))
+
+
+def looped(
+    goes_on: Body, step: Body, n: int, places: tuple[tuple[int, ...], tuple[int, ...]], *inputs: Any
+) -> tuple[Any, ...]:
+    """`torch.while_loop` over the first `n` inputs; of the others the bodies read those at these `places`."""
+    carried, others = inputs[:n], inputs[n:]
+    read, read_by_step = ([others[place] for place in read] for read in places)
+    if _is_fake(carried[0]):
+        carried = step(*carried, *read_by_step)
+    else:
+        while goes_on(*carried, *read)[0]:
+            carried = step(*carried, *read_by_step)
+    return tuple(_reached(result, inputs) for result in _own(carried, inputs))
+
+
+def _is_fake(value: Any) -> bool:
+    return hasattr(value, "fake_mode")
+
+
+def _is_traced(value: Any) -> bool:
+    return type(value).__name__ == "FunctionalTensor" or torch._is_functional_tensor(value)
+
+
+def _torchs_cond(true: Body, false: Body, places: Any, condition: torch.Tensor, inputs: Sequence[Any]) -> Any:
+    """For other backends, which trace it: torch's own operator."""
+
+    def reading(body: Body, read: tuple[int, ...]) -> Callable[..., Any]:
+        return lambda *given: tuple(body(*(given[place] for place in read)))
+
+    one, other = map(reading, (true, false), places)
+    return torch.ops.higher_order.cond(condition, one, other, tuple(inputs))
+
+
+def _either(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """A fake tensor with the history of both."""
+    result = torch.empty_like(one, requires_grad=False)
+    return _History.apply(result, one, other) if one.requires_grad or other.requires_grad else result
+
+
+def _own(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Results with memory that is neither an input's nor another result's."""
+    seen = {_memory(value) for value in inputs}
+    found = []
+    for result in results:
+        is_shared = isinstance(result, torch.Tensor) and _memory(result) in seen
+        found.append(result.clone() if is_shared else result)
+        seen.add(_memory(found[-1]))
+    return found
+
+
+def _memory(value: Any) -> Any:
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _with_gradients(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [value for value in values if isinstance(value, torch.Tensor) and value.requires_grad]
+
+
+def _entered(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs, so that the gradient of one that is not read is zeros."""
+    if not torch.is_grad_enabled():
+        return list(inputs)
+    entered = iter(_Entered.apply(*_with_gradients(inputs)) if _with_gradients(inputs) else ())
+    return [next(entered) if isinstance(value, torch.Tensor) and value.requires_grad else value for value in inputs]
+
+
+def _reached(result: Any, inputs: Sequence[Any]) -> Any:
+    """A result, which has gradients if any input has."""
+    wants = isinstance(result, torch.Tensor) and not result.requires_grad and torch.is_grad_enabled()
+    if not wants or not (result.dtype.is_floating_point or result.dtype.is_complex) or not _with_gradients(inputs):
+        return result
+    return _History.apply(result, *_with_gradients(inputs))
+
+
+class _Entered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(value.view_as(value) for value in inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return gradients
+
+
+class _History(torch.autograd.Function):
+    """A copy of the first tensor with a history that leads to the others, whose gradients are zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, result: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*inputs)
+        return result.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        return (None, *(torch.zeros_like(value) if value.requires_grad else None for value in ctx.saved_tensors))
+
+
 def _first_of(body: Body, others: Sequence[Any]) -> Callable[..., Any]:
     def function(*chosen: Any) -> tuple[Any, tuple[Any, ...]]:
         value, *rest = body(*chosen, *others)

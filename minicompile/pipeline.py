@@ -118,20 +118,23 @@ def compile_sections(
     *,
     target: str = "auto",
     options: dict[str, Any] | None = None,
+    compile_body: Callable[..., Any],
 ) -> ChainedGraph:
-    """Compile a graph that was cut (see lowering/sections.py).
+    """Compile a graph that was cut (see lowering/sections.py). `compile_body`: makes something to call of the module of
+    a function within it and examples.
 
     Raises: as `compile_graph`; LoweringError where a section writes to memory that it also knows by another name.
     """
     from .lowering.errors import LoweringError
     from .lowering.sections import aliased_inputs
     from .runtime.chained import ChainedGraph, PlainSection
+    from .runtime.compiled_bodies import compile_bodies
 
     given = frozenset(gm.graph.find_nodes(op="placeholder"))
     compiled: list[Any] = []
     for number, section in enumerate(sections):
         if section.runs_as_captured:
-            compiled.append(PlainSection(section.gm))
+            compiled.append(PlainSection(section.gm, compile_bodies(section.gm, compile_body)))
             continue
         compile_it = compile_training if needs_autograd(section.gm) else compile_graph
         compiled.append(compile_it(section.gm, section.examples, target=target, name=f"part_{number}", options=options))

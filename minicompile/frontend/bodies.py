@@ -20,7 +20,8 @@ class Body:
     """A graph under construction. `what` it is, for messages; `step`: the root instruction that it belongs to.
 
     `sees`: a closed graph whose tensors it may use besides those around it (those of forward, for a backward).
-    `is_transform`: whether a transform of torch.func is applied to it; `is_checkpoint`: whether backward runs it again.
+    `is_transform`: whether a transform of torch.func is applied to it; `is_checkpoint`: whether backward runs it again;
+    `is_branch`: whether it is run as it stands, if it is.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class Body:
         sees: fx.Graph | None = None,
         is_transform: bool = False,
         is_checkpoint: bool = False,
+        is_branch: bool = False,
     ) -> None:
         self.what = what
         self.step = step
         self.sees = sees
         self.is_transform = is_transform
         self.is_checkpoint = is_checkpoint
+        self.is_branch = is_branch
         self.graph = fx.Graph()
         self.modules: dict[str, fx.GraphModule] = {}
         self.lifted: dict[fx.Node, fx.Node] = {}

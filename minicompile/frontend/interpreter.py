@@ -101,6 +101,7 @@ def load_handlers() -> None:
         caches,
         checkpointing,
         contexts,
+        control_flow,
         copying,
         custom_functions,
         deques,

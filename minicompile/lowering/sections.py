@@ -8,8 +8,8 @@ not see what it sees in eager. So the graph is cut behind each output that anoth
 becomes a pair of its own, and the later one reads the very tensor that the caller gets.
 
 A call whose result has a size that only the data tells, and a number that is read from a tensor, are sections of their
-own, which run as they are: behind them, such a number is an input like any other size. So does a custom operator whose
-backward can only be run, not traced (see own_backward.py).
+own, which run as they are: behind them, such a number is an input like any other size. So do a custom operator whose
+backward can only be run, not traced (see own_backward.py), and what calls one of two functions, or one in a loop.
 
 Sections are runs of the program's own order: mutations and random numbers stay in order. Arithmetic on sizes, which is
 cheap, is repeated in every section that needs it."""
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..body_calls import hooked, inner_gradients
+from ..body_calls import branched, hooked, inner_gradients, looped
 from ..torch_compat import storage_id
 from ..walks import reachable
 from .errors import LoweringError
@@ -60,6 +60,10 @@ def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
         raise LoweringError("an output is computed from another one, behind which gradients are taken within the graph")
     cuts = {_cut_behind(body, node, levels) for node in read}
     alone = {node for node in body if _begins_data(node) or (training and keeps_own_backward(node))}
+    chosen = [node for node in body if node.target in (branched, looped)]
+    if within_inner_gradients(gm.graph, chosen):
+        raise LoweringError("gradients are taken within the graph through a branch or a loop")
+    alone |= set(chosen)
     cuts |= _around(alone, body, levels)
     if not cuts:
         return []

@@ -79,19 +79,27 @@ class ChainedGraph:
 
 class PlainSection:
     """A section that runs as it was captured: its result depends on data in more than its numbers, or its backward is
-    not to be traced."""
+    not to be traced. `bodies`: what was compiled of functions within it."""
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    def __init__(self, gm: fx.GraphModule, bodies: Sequence[Any] = ()) -> None:
         self.gm = gm
+        self.bodies = list(bodies)
         self.name = "part_as_captured"
         self.seconds: dict[str, float] = {}
-        self.kernels: list[Any] = []
         self.externs = [str(node.target) for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
         self.wrapper_source = self.native_source = ""
         self._forward: Callable[..., Any] = gm.forward
 
     def __call__(self, *args: Any) -> Any:
         return self._forward(*args)
+
+    @property
+    def kernels(self) -> list[Any]:
+        return [kernel for body in self.bodies for kernel in body.kernels]
+
+    @property
+    def halves(self) -> list[Any]:
+        return [half for body in self.bodies for half in getattr(body, "halves", [body])]
 
     def describe(self) -> str:
         """What it calls."""

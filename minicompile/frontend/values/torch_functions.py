@@ -384,15 +384,3 @@ def _std_var(tr: Tracer, input: Value, *args: Value, **kwargs: Value) -> Value:
         raise unsupported_call("torch.masked.var() or std()", "of integers gives eager's last bit only in eager",
                                "Convert the tensor to a floating-point type first.")  # fmt: skip
     return tr.constant(_masked_variance).call(tr, [input, *args], kwargs)
-
-
-@rule(torch.cond)
-def _cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None) -> Value:
-    """With a number that is known it is a call; with a tensor, torch's own operator is called for real."""
-    from .tensor import TensorValue
-
-    decided = pred.realize(tr)
-    if isinstance(decided, (TensorValue, ConditionValue)):
-        raise unsupported_call("torch.cond()", "takes a branch that depends on a tensor", "Use torch.where.")
-    branch = true_fn if decided.truth(tr) else false_fn
-    return branch.realize(tr).call(tr, operands.realize(tr).items(tr) if operands is not None else [], {})
