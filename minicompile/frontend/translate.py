@@ -23,7 +23,7 @@ import torch
 from .. import timeline
 from ..config import config
 from ..errors import BackendError, GraphBreakError, MinicompileError, StageError, UnsupportedError
-from ..guards import build_check
+from ..guards import GuardSet, build_check
 from ..guards.state import GlobalStateGuard
 from ..guards.tensors import memory_overlaps
 from ..ir.fake_strides import EagerStrides
@@ -229,8 +229,37 @@ class Attempt:
     # ---- writing the entry ----
 
     def _finish(self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None, start: float) -> Entry:
+        """Put the entry together: guards, the call of the compiled graph, and what the rest of the code needs."""
         if broken is not None and self.segment.ctx.fullgraph:
             raise _graph_break_error(broken[1])
+        tr, way = self.tr, self._way_out(result, broken)
+        glue = way.glue
+        call_lines, record = self._graph_call(glue)
+        self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager
+        begin = time.perf_counter()
+        seconds = {"trace": begin - start}
+        timeline.record("trace", start, begin)
+        with timeline.stage("backend", seconds):
+            compiled = self._compile_graph(record) if record is not None else None
+        guards = self._guards()
+        with timeline.stage("glue", seconds):
+            parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
+            text, namespace, check = assemble(self.segment, guards, parts)
+            namespace.update(self._way_on(way), __graph__=compiled)
+            run = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
+        # Going round a loop that broke in its body is part of that break, not one more.
+        is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
+        breaks = [broken[1]] if broken is not None and is_new else []
+        graphs = [record] if record else []
+        is_whole = not (way.next or way.line or way.tail or way.raising)
+        kept = parts if is_whole and tr.graph.shapes is None and tr.is_portable else None
+        entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
+        entry.draws = bool(tr.draws.sources)
+        entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
+        return entry
+
+    def _way_out(self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None) -> Exit:
+        """The glue behind the graph: what the frame has changed, and its result or the way on from the break."""
         tr = self.tr
         if tr.open_blocks:
             tr.open_blocks[0].restart()
@@ -249,32 +278,15 @@ class Attempt:
         check_final_cells(tr, goes_on=broken is not None)
         check_data(tr)
         tr.guard_aliases()
-        call_lines, record = self._graph_call(glue)
-        self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager
-        begin = time.perf_counter()
-        seconds = {"trace": begin - start}
-        timeline.record("trace", start, begin)
-        with timeline.stage("backend", seconds):
-            compiled = self._compile_graph(record) if record is not None else None
-        guards = tr.guards
-        if tr.graph.shapes is not None:  # only now: the backend may have assumed something about sizes as well
-            tr.draws.check(tr)
-            guards.update(tr.graph.shapes.guards())
-        with timeline.stage("glue", seconds):
-            parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
-            text, namespace, check = assemble(self.segment, guards, parts)
-            namespace.update(self._way_on(way), __graph__=compiled)
-            run = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
-        # Going round a loop that broke in its body is part of that break, not one more.
-        is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
-        breaks = [broken[1]] if broken is not None and is_new else []
-        graphs = [record] if record else []
-        is_whole = not (way.next or way.line or way.tail or way.raising)
-        kept = parts if is_whole and tr.graph.shapes is None and tr.is_portable else None
-        entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
-        entry.draws = bool(tr.draws.sources)
-        entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
-        return entry
+        return way
+
+    def _guards(self) -> GuardSet:
+        """All that was assumed. Asked for when the backend has run: it may assume something about sizes as well."""
+        guards, shapes = self.tr.guards, self.tr.graph.shapes
+        if shapes is not None:
+            self.tr.draws.check(self.tr)
+            guards.update(shapes.guards())
+        return guards
 
     def _graph_call(self, glue: Glue) -> tuple[list[str], GraphRecord | None]:
         """The lines that call the graph, and the graph itself; nothing if there is nothing to compute."""

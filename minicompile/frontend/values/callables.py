@@ -120,8 +120,6 @@ def function_name(fn: Any) -> str:
 def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a function object that is known."""
     from .arrays import call_numpy, numpy_name
-    from .known_results import call_pattern
-    from .texts import call_text, looked_at
     from .torch_functions import call_torch, is_torch_function
 
     name = numpy_name(fn)
@@ -146,18 +144,27 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         return call_torch(tr, fn, args, kwargs)
     if isinstance(fn, types.BuiltinMethodType) and fn.__name__ == "fromkeys" and fn.__self__ in (dict, OrderedDict):
         return _call_rule(tr, fn, functools.partial(_from_keys, kind=fn.__self__), args, kwargs)
-    if is_pure(fn):
-        if getattr(fn, "__name__", "") in _READS_ALL:
-            args = [_read(tr, arg.realize(tr)) for arg in args]
-        rules = (call_data_float, call_computed, call_text, call_pattern)
-        computed = next(filter(None, (rule(tr, fn, args) for rule in rules)), None) if not kwargs else None
-        if computed is not None:
-            return computed
-        try:
-            return tr.fold(fn, *args, **looked_at(fn, kwargs))
-        except NotConstant:
-            pass
-    raise unsupported_call(f"{function_name(fn)}()")
+    result = _call_pure(tr, fn, args, kwargs) if is_pure(fn) else None
+    if result is None:
+        raise unsupported_call(f"{function_name(fn)}()")
+    return result
+
+
+def _call_pure(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+    """The result of a function without effects, if the operands are known or can stay open; None where not."""
+    from .known_results import call_pattern
+    from .texts import call_text, looked_at
+
+    if getattr(fn, "__name__", "") in _READS_ALL:
+        args = [_read(tr, arg.realize(tr)) for arg in args]
+    rules = (call_data_float, call_computed, call_text, call_pattern)
+    computed = next(filter(None, (rule(tr, fn, args) for rule in rules)), None) if not kwargs else None
+    if computed is not None:
+        return computed
+    try:
+        return tr.fold(fn, *args, **looked_at(fn, kwargs))
+    except NotConstant:
+        return None
 
 
 def _bound_to_container(tr: Tracer, fn: Any, args: Args) -> Value | None:
