@@ -55,7 +55,7 @@ def report_dynamic(rows: Sequence[Row], console: Console, rounds: int) -> int:
     for row in rows:
         try:
             times = measure_dynamic(row, rounds)
-        except Exception as problem:
+        except Exception as problem:  # named at the end; the other rows are still worth measuring
             failed.append(f"{row.name}: {type(problem).__name__}: {str(problem).splitlines()[0][:200]}")
             continue
         static, symbolic = times[STATIC], times[SYMBOLIC]

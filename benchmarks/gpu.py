@@ -98,7 +98,7 @@ def _guarded(row: GpuRow, run: Callable[[], GpuResult]) -> GpuResult:
     """A row that fails is named; the others are still worth measuring."""
     try:
         return run()
-    except Exception as problem:
+    except Exception as problem:  # whatever a compiler raises
         return GpuResult(row.name, row.kind, 0, problems=[f"{type(problem).__name__}: {str(problem)[:300]}"])
 
 

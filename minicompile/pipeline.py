@@ -72,7 +72,7 @@ def _stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
             yield
         except CompilerMissing:
             raise
-        except Exception as error:
+        except Exception as error:  # a fault of ours, of whatever kind: it gets the stage's name
             raise BackendError(name, error) from error
 
 

@@ -106,7 +106,7 @@ def _call(
         for step, tensors in steps:
             step(*tensors)
         torch.cuda.synchronize(device)
-    except Exception as error:
+    except Exception as error:  # the driver's or the compiler's own: the candidate is left out
         log.info("a candidate is not tried: %s", error)
         return None
 

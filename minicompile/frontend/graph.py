@@ -390,7 +390,7 @@ class GraphBuilder:
             return result
         except (Break, UserError, NeedsSymbols):
             raise
-        except Exception as error:
+        except Exception as error:  # the operator's own, about the arguments: it is the program's
             raise self._translated(tr, target, error) from error
 
     def _translated(self, tr: Tracer, target: Any, error: Exception) -> Exception:

@@ -51,7 +51,7 @@ def step(tr: Tracer, frame: Frame, instruction: Instruction) -> Value | None:
         return handler(tr, frame, argument)
     except NotConstant:
         raise unsupported("The operation needs a constant, and gets an object that is none.") from None
-    except Exception as error:
+    except Exception as error:  # torch has several kinds for it
         if not depends_on_data(error):
             raise
         raise Break(BreakKind.VALUE, "The value of a number that depends on data is needed.", FACTS_HINT) from None

@@ -343,7 +343,7 @@ class Tracer:
         named = {key: self._constant_of(value) for key, value in kwargs.items()}
         try:
             result = fn(*values, **named)
-        except Exception as error:
+        except Exception as error:  # whatever the function raises for these operands, the program gets
             fail(error, is_exact=True)
         return self.constant(result, anchored=False)
 

@@ -78,6 +78,6 @@ def _arguments(text: str | None, name: str, namespace: dict[str, Any], path: str
 def _evaluated(text: str, namespace: dict[str, Any]) -> tuple[Any, ...]:
     try:
         value = eval(f"({text},)" if text.strip() else "()", {"torch": torch, **namespace})
-    except Exception as error:
+    except Exception as error:  # whatever the expression raises
         raise TargetError(f"--args {text!r}: {type(error).__name__}: {error}") from error
     return tuple(value)

@@ -223,7 +223,7 @@ def _run_autograd(results: list[Any], edges: list[Any], tangents: list[Any]) -> 
             return list(torch.autograd.grad(results, edges, tangents, allow_unused=True))
     except (LoweringError, HiddenWrite):
         raise
-    except Exception as error:
+    except Exception as error:  # from any operator, and from the user's own backward functions
         raise LoweringError(f"the backward does not run on fake tensors: {error}") from error
 
 

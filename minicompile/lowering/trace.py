@@ -256,7 +256,7 @@ def interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: R
         raise
     except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
         raise LoweringError(f"{recorder.origin or 'an operator'} needs the values of a tensor: {error}") from error
-    except Exception as error:
+    except Exception as error:  # from any operator
         raise LoweringError(f"{recorder.origin or 'the graph'} does not run on fake tensors: {error}") from error
     finally:
         restore_modes(modes)

@@ -303,7 +303,7 @@ class _Call:
         owner, other = (self._example(arg) for arg in self.args)
         try:
             getattr(numpy, self.name)(owner, other, out=owner, casting="same_kind")
-        except Exception as error:
+        except Exception as error:  # as above
             raise self.refuse("raises an error for arrays of ones") from error
 
     def _operand(self, value: Value) -> Value:

@@ -60,7 +60,7 @@ def _for_real(call: Any, name: str) -> Any:
     try:
         with unset_fake_temporarily():
             return call()
-    except Exception as error:
+    except Exception as error:  # the program's; the call in its place raises it again
         raise unsupported_call(name, f"has a cache, and raises {type(error).__name__}") from error
 
 

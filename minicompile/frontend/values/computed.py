@@ -109,7 +109,7 @@ def computed(tr: Tracer, fn: Callable[..., Any], template: str, operands: list[V
     else (the result of a comparison, an int) is decided now. Errors are the user's, for these very numbers."""
     try:
         now = fn(*map(now_of, operands))
-    except Exception:
+    except Exception:  # the program's: it is raised again, for numbers that are guarded
         return tr.fold(fn, *(specialized(tr, value) for value in operands))
     source = source_over(tr, template, operands)
     if source is None:
@@ -225,7 +225,7 @@ def _symbolic(fn: Any, operands: list[Value]) -> torch.SymFloat | None:
         return None
     try:
         result = fn(*(value.sym if isinstance(value, SymIntValue) else value.value for value in operands))  # type: ignore[attr-defined]
-    except Exception:
+    except Exception:  # no arithmetic of symbols, or not for these
         return None
     return result if isinstance(result, torch.SymFloat) else None
 

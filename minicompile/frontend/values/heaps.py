@@ -34,7 +34,7 @@ def _heap_rule(fn: Any) -> None:
             return tr.constant(getattr(polyfills, fn.__name__)).call(tr, [owner, *items], {})
         try:
             result = fn(numbers, *arguments)
-        except Exception as error:
+        except Exception as error:  # a comparison's: the program gets it
             fail(error, is_exact=True)
         owner.elements[:] = [tr.constant(number) for number in numbers]
         tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(owner.elements)))

@@ -69,7 +69,7 @@ def _of_the_process(fn: Any, tr: Tracer, *args: Value, **kwargs: Value) -> Value
     call = functools.partial(fn, *given, **named) if args or kwargs else fn
     try:
         result = call()
-    except Exception:
+    except Exception:  # the program's; the call in its place raises it again
         raise unsupported_call(f"{function_name(fn)}()", "fails") from None
     if not is_constant(result):
         raise unsupported_call(f"{function_name(fn)}()", f"gives a {type(result).__name__}")

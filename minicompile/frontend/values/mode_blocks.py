@@ -97,7 +97,7 @@ def _autocast(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
     named = {key: value.realize(tr).const(tr) for key, value in kwargs.items()}
     try:
         made = torch.autocast(*values, **named)
-    except Exception as error:
+    except Exception as error:  # torch's answer to these arguments
         raise UserError(error, is_torch=True) from error
     wanted = dict(zip(("device_type", "dtype", "enabled"), values, strict=False)) | named
     if wanted.get("enabled", True) and not made._enabled:

@@ -115,7 +115,7 @@ class TensorValue(Value):
             raise self.cannot(f"reading {name!r}, which a transform of torch.func changes,")
         try:
             return tr.constant(getattr(self.fake, name))
-        except Exception as error:
+        except Exception as error:  # torch's answer to this tensor
             raise UserError(error, is_torch=True) from error
 
     def _method(self, tr: Tracer, name: str) -> Value:

@@ -80,7 +80,7 @@ def _maker(maker: Any, **defaults: Any) -> None:
             raise unsupported_call(f"torch.func.{maker.__name__}()", "has options that are not constants") from None
         try:
             maker(_nothing, **options)
-        except Exception as error:
+        except Exception as error:  # torch's answer to these options
             raise UserError(error, is_torch=True) from error
         return TransformValue(maker, func, defaults | options)
 
