@@ -9,8 +9,10 @@ original does. Nothing here is ever run, only traced.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import operator
+import types
 from typing import Any
 
 
@@ -208,6 +210,22 @@ def bound_dispatch(self, obj, cls=None):
         return dispatch(args[0].__class__).__get__(obj, cls)(*args, **kwargs)
 
     return method
+
+
+def bound_partial(self, obj, cls=None):
+    """`functools.partialmethod.__get__`, without the attribute `__self__` that it gives what it returns."""
+    func, given, named = self.func, self.args, self.keywords
+    if isinstance(func, staticmethod):
+        return functools.partial(func.__func__, *given, **named)
+    if isinstance(func, classmethod):
+        return functools.partial(types.MethodType(func.__func__, type(obj) if cls is None else cls), *given, **named)
+    if obj is not None and isinstance(func, types.FunctionType):
+        return functools.partial(types.MethodType(func, obj), *given, **named)
+
+    def method(cls_or_self, /, *args: Any, **keywords: Any) -> Any:
+        return func(cls_or_self, *given, *args, **{**named, **keywords})
+
+    return method if obj is None else types.MethodType(method, obj)
 
 
 def heappush(heap, item):

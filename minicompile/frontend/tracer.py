@@ -41,6 +41,7 @@ from .values.wrap import wrap
 if TYPE_CHECKING:
     from ..guards.state import GlobalStateGuard
     from .refusals import Refusal
+    from .values.indexing import Taken
     from .values.mode_blocks import BlockExitValue
     from .values.tensor_data import DataRead
 
@@ -96,6 +97,8 @@ class Tracer:
         """Cells that a hook or a backward reads, what was in them, and the root instruction that made it."""
         self.hooked: list[tuple[torch.fx.Node, int, str]] = []
         """Tensors that must not leave the graph, the root instruction that said so, and by which call."""
+        self.taken: list[Taken] = []
+        """Elements that were copied where eager has a view."""
         self.new_leaves: list[tuple[torch.Tensor, int]] = []
         """Tensors that the graph has made and that collect gradients, and the root instruction that said so."""
         self.inner_gradients: list[int] = []

@@ -47,6 +47,7 @@ from .sources import FreeCellSource, FunctionSource, Source
 from .tracer import Tracer
 from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
+from .values.indexing import check_taken
 from .values.inner_gradients import check_inner_gradients
 from .values.new_leaves import check_new_leaves
 from .values.tensor_data import check_data
@@ -300,6 +301,7 @@ class Attempt:
         conditions = checks(self.tr, glue)
         check_hooked(self.tr, glue.outputs)
         check_new_leaves(self.tr, glue.outputs)
+        check_taken(self.tr, glue.outputs)
         check_inner_gradients(self.tr, list(glue.outputs))
         gm, arguments = graph.finish(self.tr, list(glue.outputs))
         texts = [glue.source(source) for source in arguments.sources]

@@ -226,6 +226,56 @@ def an_object_that_holds_itself(x):
     return repr(r), x + 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    t: torch.Tensor
+    n: int = 3
+
+
+OUTSIDE = Pair(X)
+
+
+@WHOLE.program(X)
+def objects_that_hold_tensors(x):
+    pair = OUTSIDE
+    inside = Pair(x, 4)
+    found = {inside: x * 2, pair: x * 3, Pair(x, 5): 1}
+    return found[inside] + found[OUTSIDE], pair in {OUTSIDE}, inside in {pair}, len(found), Pair(x, 4) in found
+
+
+@BROKEN.program(X)
+def hashes_with_addresses(x):
+    return x + 1, hash(OUTSIDE) == hash(Pair(OUTSIDE.t))
+
+
+class Runs:
+    def run(self, x, k=1, *, plus=0):
+        return x * k + plus
+
+    thrice = functools.partialmethod(run, k=3)
+    later = functools.partialmethod(run, plus=2)
+    swapped = functools.partialmethod(lambda self, y, x: (x * 2, y), 4)
+
+
+class Net(torch.nn.Module):
+    def _run(self, x, k):
+        return x * k
+
+    twice = functools.partialmethod(_run, k=2)
+
+    def forward(self, x):
+        return self.twice(x)
+
+
+NET, RUNS = Net(), Runs()
+
+
+@WHOLE.program(X)
+def partial_methods(x):
+    made = Runs()
+    return RUNS.thrice(x), made.later(x, 2), Runs.thrice(RUNS, x, plus=1), made.swapped(x), NET(x)
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_one_graph(name: str) -> None:
     fn, args = WHOLE[name]

@@ -1,4 +1,4 @@
-"""`x[:, pos] = k` where `pos` is a tensor of one integer: one graph, as in eager, for any number in it."""
+"""`x[:, pos] = k` and `x[pos]` where `pos` is a tensor of one integer: one graph, as in eager, for any number in it."""
 
 # ruff: noqa (the programs are what users write)
 
@@ -127,4 +127,60 @@ def test_beside_a_symbolic_number(k: torch.Tensor) -> None:
     for rows in (3, 4):
         mine, eagers, other = torch.zeros(4, 4, 4), torch.zeros(4, 4, 4), torch.zeros(rows, 2)
         assert_same(compiled(mine, torch.tensor(2), k, other), put(eagers, torch.tensor(2), k, other))
+        assert_same(mine, eagers)
+
+
+READ = Programs()
+
+
+@READ.program()
+def rows_of_a_table(x, p):
+    return x[p] * 2 + x[p - 1, None, 1:].sum(), x[:1, p].sin(), x[p].exp()[p] * 1
+
+
+@READ.program()
+def one_element(x, p):
+    return x[p, 1, 2] + 1, (x[p, p + 0] if False else x[0, p, 1:3]) * 2
+
+
+@pytest.mark.parametrize("name", READ)
+def test_read_in_one_graph(name: str) -> None:
+    fn, _ = READ[name]
+    compiled = minicompile.compile(fn, fullgraph=True)
+    for place in (1, 0, -1):
+        p = torch.tensor(place)
+        assert_same(compiled(X, p), fn(X, p))
+        results = []
+        for run in (compiled, fn):
+            x = X.clone().requires_grad_()
+            sum(part.sum() for part in run(x, p)).backward()
+            results.append(x.grad)
+        assert_same(*results)
+    assert len(compiled.entries) == 2
+    for run in (compiled, fn):
+        with pytest.raises(IndexError, match="out of "):
+            run(X, torch.tensor(7))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, p: x[p],
+        lambda x, p: (x[p].add_(1), x * 2)[1],
+        lambda x, p: x[p].view(-1)[1:],
+        lambda x, p: (x[p], x.add_(1))[0] * 2,
+        lambda x, p: x[:, p] * 2,
+        lambda x, p: x.transpose(0, 2)[p] + 1,
+        lambda x, p: x[p].tolist(),
+        lambda x, p: x[p, p] + 1,
+    ],
+)
+def test_where_a_view_is_seen(read: Any) -> None:
+    compiled = minicompile.compile(read)
+    for place in (1, 0, -1):
+        mine, eagers, p = X.clone(), X.clone(), torch.tensor(place)
+        result, expected = compiled(mine, p), read(eagers, p)
+        assert_same(result, expected)
+        if isinstance(expected, torch.Tensor):
+            result.add_(1), expected.add_(1)
         assert_same(mine, eagers)

@@ -24,7 +24,23 @@ from .identities import IdentityValue
 from .objects import ObjectValue
 
 if TYPE_CHECKING:
+    from ..glue import Glue
     from ..tracer import Tracer
+
+
+class HashValue(Value):
+    """A hash in which addresses of objects are: an int that tracing does not know. `of` has it; `number` stands for it
+    while tracing, the same for the same objects."""
+
+    def __init__(self, of: Value, number: int) -> None:
+        self.of = of
+        self.number = number
+
+    def python_type(self) -> type:
+        return int
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(hash)}({glue.complete(self.of)})"
 
 
 class HashedKey:
@@ -98,18 +114,24 @@ def _key_of_object(tr: Tracer, value: Value) -> Any:
     if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
         tr.hashed_by_identity(value)
         return value
-    return HashedKey(tr, value, _own_hash(tr, value))
+    own = _own_hash(tr, value)
+    return HashedKey(tr, value, own.number if isinstance(own, HashValue) else own)
 
 
-def _own_hash(tr: Tracer, value: Value) -> int:
+def _own_hash(tr: Tracer, value: Value) -> int | HashValue:
     """What the object's `__hash__` returns."""
     raw = static_lookup(value.python_type(), "__hash__")
     if raw is None:
         fail(TypeError(f"unhashable type: '{value.python_type().__name__}'"), is_exact=True)
     if not isinstance(value, ObjectValue) or not isinstance(raw, types.FunctionType):
         raise value.cannot("hashing")
-    epoch = tr.epoch
-    number = value.method(tr, "__hash__", raw).call(tr, [], {}).realize(tr)
+    for _ in range(2):  # the first time tensors may be looked at that become inputs
+        epoch = tr.epoch
+        number = value.method(tr, "__hash__", raw).call(tr, [], {}).realize(tr)
+        if tr.epoch == epoch:
+            break
+    if tr.epoch == epoch and isinstance(number, HashValue):
+        return HashValue(value, number.number)
     if tr.epoch != epoch or type(getattr(number, "value", None)) is not int:
         raise value.cannot("hashing, with a __hash__ that has effects or gives no plain number,")
     return hash(number.const(tr))
@@ -120,8 +142,11 @@ def _hash(tr: Tracer, obj: Value) -> Value:
     value = specialized(tr, obj.realize(tr))
     tr.is_portable = False  # the hash of a text is another one in another process
     if isinstance(value, ObjectValue):
-        return ConstantValue(_own_hash(tr, value))
+        own = _own_hash(tr, value)
+        return own if isinstance(own, HashValue) else ConstantValue(own)
     raw = key_of(tr, value)
+    if type(raw) is tuple and not _is_hashed_by_value(raw):
+        return HashValue(value, hash(raw))
     if isinstance(value, IdentityValue) or not _is_hashed_by_value(raw):
         raise unsupported_call("hash()", "of an object that is hashed by its address cannot be traced")
     return ConstantValue(hash(raw))

@@ -1,4 +1,4 @@
-"""Indexing a tensor with symbolic ints, `x[n - 1]`, `x[:, n, None]`, and writing where a tensor says, `x[:, pos] = k`.
+"""Indexing a tensor with symbolic ints, `x[n - 1]`, `x[:, n, None]`, and where a tensor says, `x[pos]`, `x[pos] = k`.
 
 In: a tensor and a key. Out: the same elements by `select`, which takes a symbolic index; `x[…]` itself asks for the
 number, and the trace would be for that number alone.
@@ -7,11 +7,14 @@ number, and the trace would be for that number alone.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
+from ..breaks import Break, BreakKind, Restart
 from ..shared_elements import same_memory
 from .base import Value
 from .constant import ConstantValue, SymIntValue
@@ -69,9 +72,59 @@ def _dimension(parts: list[Value], position: int, rank: int, counts: Callable[[V
     return sum(map(counts, before))
 
 
-# ---- writing where a tensor says ----
+# ---- reading and writing where a tensor says ----
 
 _PLACES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+
+
+def take_at(tr: Tracer, tensor: TensorValue, key: Value) -> Value | None:
+    """`tensor[key]` where one part of the key is a tensor of one integer, and the rest is basic indexing; None for any
+    other key. In eager that is a view, for which the number is read. Here the elements are copied, which nobody can
+    tell as long as neither is written to, the result stays in the graph, and a view would be contiguous as well."""
+    parts = _parts(tr, key)
+    places = [position for position, part in enumerate(parts) if _is_place(part)]
+    others = parts[: places[0]] + parts[places[0] + 1 :] if len(places) == 1 else []
+    if len(places) != 1 or not all(map(_is_basic, others)) or tensor.fake.is_inference():
+        return None
+    whole = SliceValue((ConstantValue(None),) * 3)
+    around: list[Value] = [whole if part is parts[places[0]] else part for part in parts]
+    if len(parts) > 1:
+        tensor = tr.torch_call(operator.getitem, [tensor, SequenceValue(tuple, around)], {})  # type: ignore[assignment]
+    dim = _dimension(parts, places[0], tensor.fake.dim(), _leaves_one)
+    if dim >= tensor.fake.dim() or not _is_contiguous_at(tensor.fake, dim):
+        return None
+    index = tr.torch_call("reshape", [parts[places[0]], ConstantValue(1)], {})
+    made: Any = tr.torch_call(operator.getitem, [tensor, SequenceValue(tuple, [*[whole] * dim, index])], {})
+    result: Any = tr.torch_call("squeeze", [made, ConstantValue(dim)], {})
+    tr.taken.append(Taken(tensor.fake, tensor.fake._version, made.fake, made.fake._version, tr.root_step))
+    return result
+
+
+def _is_contiguous_at(fake: torch.Tensor, dim: int) -> bool:
+    with torch.no_grad():
+        return all(type(size) is int and size > 0 for size in fake.shape) and fake.select(dim, 0).is_contiguous()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Elements that were copied where eager has a view: from which tensor, to which, in which versions of both; at the
+    root instruction `step`."""
+
+    source: torch.Tensor
+    version: int
+    made: torch.Tensor
+    made_version: int
+    step: int
+
+
+def check_taken(tr: Tracer, outputs: Iterable[fx.Node]) -> None:
+    """At the end of a piece: nobody can tell the copies from views. Raises Restart."""
+    leaving = [node.meta["example_value"] for node in outputs]
+    for taken in tr.taken:
+        is_written = (taken.source._version, taken.made._version) != (taken.version, taken.made_version)
+        if is_written or any(same_memory(taken.made, value) for value in leaving if isinstance(value, torch.Tensor)):
+            reason = Break(BreakKind.VALUE, "A view at a place that a tensor says is written to, or leaves the graph.")
+            raise Restart(taken.step, reason)
 
 
 def put_at(tr: Tracer, tensor: TensorValue, key: Value, value: Value) -> bool:

@@ -48,6 +48,7 @@ def unwrapped_call(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
 
 
 traced_as(collections._count_elements, polyfills.count_elements)  # type: ignore[attr-defined]
+traced_as(functools.partialmethod.__get__, polyfills.bound_partial)
 if hasattr(functools.singledispatchmethod(_nothing), "_method_cache"):  # Python 3.13
     traced_as(functools.singledispatchmethod.__get__, polyfills.bound_dispatch)
 
