@@ -119,6 +119,7 @@ def load_handlers() -> None:
         named_tuples,
         new_classes,
         new_leaves,
+        operator_functions,
         optimizers,
         signatures,
         sizes,
@@ -129,8 +130,6 @@ def load_handlers() -> None:
         transforms,
         wrappers,
     )
-
-    builtins._operator_rules()
 
 
 load_handlers()

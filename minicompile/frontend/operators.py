@@ -205,8 +205,10 @@ def sequence_binary(tr: Tracer, op: Any, value: SequenceValue, other: Value, swa
         return _concatenate(tr, op, *((other, value) if swapped else (value, other)))
     if op is operator.iadd and value.mutable and not swapped:
         return _extend_in_place(tr, value, other.items(tr))
-    if op in (operator.mul, operator.imul) and isinstance(specialized(tr, other), ConstantValue):
-        return _repeat(tr, op, value, specialized(tr, other).const(tr))
+    if op in (operator.mul, operator.imul):
+        other = specialized(tr, other.as_index(tr))
+    if op in (operator.mul, operator.imul) and isinstance(other, ConstantValue):
+        return _repeat(tr, op, value, other.const(tr))
     if op in COMPARISONS and isinstance(other, SequenceValue):
         return _compare(tr, op, *((other, value) if swapped else (value, other)))
     return None

@@ -1,5 +1,5 @@
-"""Functions of the standard library in Python, to be traced in the place of the originals: those of `itertools` and
-`heapq` are written in C, others keep what cannot be traced.
+"""Functions of the standard library in Python, to be traced in the place of the originals: those of `itertools`,
+`heapq` and `operator` are written in C, others keep what cannot be traced.
 
 In and out: as documented for the function of the same name; each asks its arguments for elements exactly when the
 original does. Nothing here is ever run, only traced.
@@ -256,3 +256,35 @@ def heappushpop(heap, item):
 def heapify(heap):
     for position in reversed(range(len(heap) // 2)):
         heapq._siftup(heap, position)
+
+
+def contains(a, b):
+    return b in a
+
+
+def countOf(a, b):  # noqa: N802
+    return sum(1 for element in a if element is b or element == b)
+
+
+def indexOf(a, b):  # noqa: N802
+    for index, element in enumerate(a):
+        if element is b or element == b:
+            return index
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+def delitem(a, b):
+    del a[b]
+
+
+def concat(a, b):
+    return a + b
+
+
+def iconcat(a, b):
+    a += b
+    return a
+
+
+def call(obj, /, *args, **kwargs):
+    return obj(*args, **kwargs)

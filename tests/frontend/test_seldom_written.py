@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 import weakref
 
 import pytest
@@ -61,6 +62,66 @@ def partials_of_partials(x):
     inner = functools.partial(torch.add, x, alpha=2)
     outer = functools.partial(inner, x + 1)
     return outer(), outer(alpha=3), outer.args, outer.keywords, outer.func is torch.add
+
+
+class Countdown:
+    """Its own iterator, without `__contains__`."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.n:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+
+@whole(X)
+def membership_asks_an_iterator(x):
+    steps = Countdown(5)
+    return x, 2 in steps, steps.n, 7 in steps, steps.n
+
+
+class Number:
+    def __init__(self, n):
+        self.n = n
+
+    def __index__(self):
+        return self.n
+
+
+class Rounded(Number):
+    def __int__(self):
+        return self.n + 1
+
+    def __float__(self):
+        return self.n / 2
+
+
+@whole(X, [1, 2, 3])
+def objects_that_are_an_index(x, items):
+    one, two = Number(1), Rounded(2)
+    items[one] = 5
+    del items[two]
+    parts = items[one], (1, 2, 3)[:two], list(range(one, 5, two)), [0] * two, two * (7,)
+    return x * operator.index(two), parts, items, int(one), int(two), float(one), float(two), complex(two)
+
+
+@whole(X)
+def a_reversed_tensor_is_a_tensor(x):
+    return reversed(x)
+
+
+@whole(X, [3, 4])
+def functions_of_operator(x, items):
+    operator.delitem(items, 0)
+    more = operator.iconcat(items, [x])
+    seen = operator.contains(more, 4), operator.countOf((x, x), x), operator.indexOf([x, 5], x), more is items
+    return operator.pos(x), operator.inv(2), operator.is_not(x, None), operator.concat([x], [1]), seen
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -80,6 +80,10 @@ class Value:
     def delitem(self, tr: Tracer, key: Value) -> None:
         raise self.cannot("deleting an item")
 
+    def as_index(self, tr: Tracer) -> Value:
+        """What `__index__` gives, for an object that has one of the program's; any other value itself."""
+        return self
+
     def items(self, tr: Tracer) -> list[Value]:
         """All elements that iterating yields, now."""
         raise self.cannot("iterating")

@@ -236,8 +236,11 @@ def _filter(tr: Tracer, fn: Value, iterable: Value) -> Value:
 @rule(reversed)
 def _reversed(tr: Tracer, value: Value) -> Value:
     from .containers import SequenceValue
+    from .tensor import TensorValue
 
     owner = value.realize(tr)
+    if isinstance(owner, TensorValue):  # not an iterator: the elements in another order, a tensor
+        return owner.getattr(tr, "__reversed__").call(tr, [], {})
     if not isinstance(owner, ObjectValue):
         kind = owner.python_type()
         if not hasattr(kind, "__reversed__") and not (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
@@ -349,7 +352,7 @@ def _slice(tr: Tracer, *parts: Value) -> Value:
 
 @rule(range)
 def _range(tr: Tracer, *parts: Value) -> Value:
-    numbers = [specialized(tr, part.realize(tr)) for part in parts]
+    numbers = [specialized(tr, part.realize(tr).as_index(tr)) for part in parts]
     return tr.fold(range, *numbers)
 
 
@@ -380,6 +383,8 @@ def _complex(tr: Tracer, *args: Value) -> Value:
 def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
     from .tensor import TensorValue, read_number
 
+    if len(args) == 1 and not kwargs and isinstance(args[0].realize(tr), ObjectValue):
+        return _number_of_object(tr, kind, args[0].realize(tr))
     for arg in args:
         value = arg.realize(tr)
         if isinstance(value, TensorValue):
@@ -388,6 +393,14 @@ def _number(tr: Tracer, kind: type, args: tuple[Value, ...], kwargs: Kwargs) -> 
                 return number
             raise Break(BreakKind.VALUE, f"{kind.__name__}() reads the numbers of {value.describe()}.")
     return tr.fold(kind, *[specialized(tr, arg.realize(tr)) for arg in args], **kwargs)
+
+
+def _number_of_object(tr: Tracer, kind: type, owner: Value) -> Value:
+    """What `__int__`, `__float__` or `__complex__` says, and `__index__` where there is none."""
+    assert isinstance(owner, ObjectValue)
+    own = owner.dunder(tr, f"__{kind.__name__}__") or (owner.dunder(tr, "__float__") if kind is complex else None)
+    number = own.call(tr, [], {}).realize(tr) if own is not None else owner.as_index(tr)
+    return tr.fold(kind, specialized(tr, number))
 
 
 @rule(any)
@@ -539,56 +552,3 @@ def _reduce(tr: Tracer, fn: Value, iterable: Value, initial: Value | None = None
     if result is None:
         fail(TypeError("reduce() of empty iterable with no initial value"), is_exact=True)
     return result
-
-
-# ---- the operator module on values that are no constants ----
-
-
-def _operator_rules() -> None:
-    from ..operators import BY_SYMBOL
-
-    def make(op: Any) -> Rule:
-        def trace(tr: Tracer, left: Value, right: Value) -> Value:
-            from ..operators import binary
-
-            return binary(tr, op, left.realize(tr), right.realize(tr))
-
-        return trace
-
-    for op in BY_SYMBOL.values():
-        RULES[op] = make(op)
-
-
-@rule(operator.getitem)
-def _getitem(tr: Tracer, owner: Value, key: Value) -> Value:
-    return owner.realize(tr).getitem(tr, key.realize(tr))
-
-
-@rule(operator.setitem)
-def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
-    owner.realize(tr).setitem(tr, key.realize(tr), value)
-    return ConstantValue(None)
-
-
-@rule(operator.neg)
-def _neg(tr: Tracer, value: Value) -> Value:
-    from ..operators import unary
-
-    return unary(tr, operator.neg, value.realize(tr))
-
-
-@rule(operator.not_)
-def _not(tr: Tracer, value: Value) -> Value:
-    return ConstantValue(not value.realize(tr).truth(tr))
-
-
-@rule(operator.truth)
-def _truth(tr: Tracer, value: Value) -> Value:
-    return ConstantValue(value.realize(tr).truth(tr))
-
-
-@rule(operator.is_)
-def _is(tr: Tracer, left: Value, right: Value) -> Value:
-    from ..operators import same
-
-    return ConstantValue(same(tr, left, right))

@@ -85,6 +85,7 @@ class SequenceValue(Value):
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         if not self.mutable:
             fail(TypeError(f"'{self.kind.__name__}' object does not support item assignment"))
+        key = key.realize(tr).as_index(tr)
         index = index_of(tr, key)
         with errors_of_the_user():
             self.elements[index] = value.realize(tr).items(tr) if isinstance(index, slice) else value
@@ -93,6 +94,7 @@ class SequenceValue(Value):
     def delitem(self, tr: Tracer, key: Value) -> None:
         if not self.mutable:
             fail(TypeError(f"'{self.kind.__name__}' object doesn't support item deletion"))
+        key = key.realize(tr).as_index(tr)
         with errors_of_the_user():
             del self.elements[index_of(tr, key)]
         tr.mutated(self, "del {0}[{1}]", specialized(tr, key))
@@ -440,9 +442,9 @@ def index_of(tr: Tracer, key: Value) -> Any:
     """The int or slice that a constant index stands for."""
     key = key.realize(tr)
     if isinstance(key, SliceValue):
-        return slice(*(specialized(tr, part.realize(tr)).const(tr) for part in key.parts))
+        return slice(*(specialized(tr, part.realize(tr).as_index(tr)).const(tr) for part in key.parts))
     try:
-        return specialized(tr, key).const(tr)
+        return specialized(tr, key.as_index(tr)).const(tr)
     except NotConstant:
         raise key.cannot("using as an index") from None
 

@@ -431,10 +431,24 @@ class ObjectValue(Value):
     def length(self, tr: Tracer) -> int:
         return specialized(tr, self._special(tr, "__len__")).const(tr)
 
+    def as_index(self, tr: Tracer) -> Value:
+        method = self.dunder(tr, "__index__")
+        return method.call(tr, [], {}).realize(tr) if method is not None else self
+
     def contains(self, tr: Tracer, item: Value) -> bool:
-        if self.dunder(tr, "__contains__") is None:
-            return self.iterator(tr).realize(tr).contains(tr, item)
-        return self._special(tr, "__contains__", item).truth(tr)
+        if self.dunder(tr, "__contains__") is not None:
+            return self._special(tr, "__contains__", item).truth(tr)
+        iterator = self.iterator(tr).realize(tr)
+        return iterator.contains(tr, item) if iterator is not self else self._has_before_its_end(tr, item)
+
+    def _has_before_its_end(self, tr: Tracer, item: Value) -> bool:
+        """For an iterator: whether one of the elements that it still has is this one; what is behind it stays."""
+        from ..operators import equal
+
+        while (element := self.next(tr)) is not None:
+            if equal(tr, element, item):
+                return True
+        return False
 
     def iterator(self, tr: Tracer) -> Value:
         from .iterators import ItemIteratorValue
