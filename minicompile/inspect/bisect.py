@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..runtime.chained import ChainedGraph
 
 Place = tuple[str, "Origin | None"]
-Same = Callable[[Any, Any], bool]
 MAX_PREFIXES = 200
 """Nodes of a graph that are looked at one by one."""
 _LOOSELY = 1e-3

@@ -29,11 +29,6 @@ class Cost:
     bytes: Dim
     flops: Dim
 
-    @property
-    def intensity(self) -> float:
-        """Operations per byte; a kernel with less than a machine's peak ratio is bound by memory."""
-        return self.flops / self.bytes if self.bytes else 0.0  # type: ignore[operator]
-
 
 def kernel_cost(compiled: CompiledGraph, kernel: KernelInfo) -> Cost:
     """Of one kernel, for the sizes that the graph was traced with. No operations for a graph without its IR."""

@@ -12,11 +12,9 @@ import torch
 from minicompile.inspect.compare import compare
 from minicompile.inspect.explore import explore
 from tests.inspect import browser
-from tests.inspect.explored import BREAK_LINE, Scorer, calls, scaled
+from tests.inspect.explored import BREAK_LINE, Scorer, calls
 
 pytestmark = pytest.mark.skipif(bool(browser.why_not()), reason=browser.why_not())
-
-SOFTMAX_KEY = scaled.__code__.co_firstlineno + 1
 
 
 @pytest.fixture(scope="module")
