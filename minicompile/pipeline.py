@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .errors import BackendError, CompilerMissing
+from .nests import requires_grad
 from .timeline import record, stage
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def input_requires_grad(gm: torch.fx.GraphModule, example_inputs: Sequence[Any])
     """Whether each placeholder requires a gradient when the graph starts (its example may have been mutated since)."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     return [
-        bool(node.meta.get("requires_grad", _requires_grad(example)))
+        bool(node.meta.get("requires_grad", requires_grad(example)))
         for node, example in zip(placeholders, example_inputs, strict=True)
     ]
 
@@ -207,13 +208,7 @@ def needs_autograd(gm: torch.fx.GraphModule) -> bool:
     modes = [node.args[0] for node in gm.graph.nodes if node.target is torch._C._set_grad_enabled]
     if not any(modes) and not entry_grad_mode(gm):
         return False
-    return any(_requires_grad(node.meta.get("example_value")) for node in gm.graph.nodes)
-
-
-def _requires_grad(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.requires_grad
-    return isinstance(value, (tuple, list)) and any(map(_requires_grad, value))
+    return any(requires_grad(node.meta.get("example_value")) for node in gm.graph.nodes)
 
 
 class EagerGraph:

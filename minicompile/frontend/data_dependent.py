@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..config import config
+from ..nests import leaves
 from ..torch_compat import data_symbols, is_decided, take_fresh_symbols, torch_captures
 from .breaks import FACTS_HINT, Break, BreakKind, Restart
 from .values.base import Value
@@ -179,9 +180,7 @@ def note_sizes(tr: Tracer, node: fx.Node, arguments: Any, result: Any) -> None:
 
 
 def _symbols(tree: Any) -> set[Any]:
-    from .graph import leaves_of
-
-    return {symbol for leaf in leaves_of(tree) for number in _numbers(leaf) for symbol in data_symbols(number)}
+    return {symbol for leaf in leaves(tree) for number in _numbers(leaf) for symbol in data_symbols(number)}
 
 
 def _numbers(leaf: Any) -> Iterable[Any]:

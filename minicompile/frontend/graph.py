@@ -22,6 +22,7 @@ from ..guards.shapes import SymbolicShapes, dynamic_dims
 from ..guards.tensors import TensorGuard
 from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
+from ..nests import leaves, tensors_in
 from ..numpy_calls import numpy_function, numpy_method
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import depends_on_data
@@ -314,7 +315,7 @@ class GraphBuilder:
         named = {key: self._operand(tr, value.realize(tr)) for key, value in kwargs.items()}
         fake_args = [fake for _, fake in pairs]
         fake_kwargs = {key: fake for key, (_, fake) in named.items()}
-        tensors = [leaf for leaf in leaves_of((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_in((fake_args, fake_kwargs))
         if says_where(target, fake_args, fake_kwargs) and any(map(self._is_from_outside, tensors)):
             raise unsupported_call(f"{tr.name_of(target)}()", "addresses the memory of a tensor from outside")
         before = [(version_of(tensor), tensor.shape) for tensor in tensors]
@@ -334,9 +335,9 @@ class GraphBuilder:
             self._check_mutation(tr, target, tensors, before, [node for node, _ in (*pairs, *named.values())])
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
-        if any(is_new_leaf(leaf, tensors, fake_kwargs) for leaf in leaves_of(result)):
+        if any(is_new_leaf(leaf, tensors, fake_kwargs) for leaf in leaves(result)):
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a tensor of which gradients are wanted")
-        if makes_no_plain_tensor(target, leaves_of(result)):
+        if makes_no_plain_tensor(target, leaves(result)):
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a sparse or quantised tensor")
         tr.changed()
         op = "call_method" if isinstance(target, str) else "call_function"
@@ -353,7 +354,7 @@ class GraphBuilder:
 
     def _fixes_floats(self, arguments: Any) -> bool:
         """Whether floats among the arguments of a call were open; they are numbers from now on."""
-        given = {id(leaf) for leaf in leaves_of(arguments) if isinstance(leaf, torch.SymFloat)}
+        given = {id(leaf) for leaf in leaves(arguments) if isinstance(leaf, torch.SymFloat)}
         found = {source for source, (_, symbol) in self.floats.items() if id(symbol) in given}
         self.fixed_floats |= found
         return bool(found)
@@ -367,7 +368,7 @@ class GraphBuilder:
                 raise unsupported_call(f"{tr.name_of(target)}", "changes the shape of a tensor in place")
         versions = zip(tensors, before, strict=True)
         as_before = {id(tensor) for tensor, (version, _) in versions if version_of(tensor) == version != -1}
-        nodes = [node for node in leaves_of(operands) if isinstance(node, fx.Node)]
+        nodes = [node for node in leaves(operands) if isinstance(node, fx.Node)]
         written = [node for node in nodes if id(node.meta.get("example_value")) not in as_before]
         if any(map(writes_shared_elements, written)):
             tr.changed()
@@ -574,22 +575,11 @@ def _is_root(expr: Any) -> bool:
     return bool(expr.is_Pow) and not (expr.args[1].is_Integer and expr.args[1] > 0)
 
 
-def leaves_of(tree: Any) -> list[Any]:
-    if isinstance(tree, (tuple, list)):
-        return [leaf for item in tree for leaf in leaves_of(item)]
-    if isinstance(tree, dict):
-        return [leaf for item in tree.values() for leaf in leaves_of(item)]
-    if isinstance(tree, slice):
-        return [leaf for item in (tree.start, tree.stop, tree.step) for leaf in leaves_of(item)]
-    return [tree]
-
-
 def _has_float_size(result: Any) -> bool:
     """Whether a size of a result is computed from an open float."""
-    tensors = (leaf for leaf in leaves_of(result) if isinstance(leaf, torch.Tensor))
-    sizes = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
+    sizes = (size for tensor in tensors_in(result) for size in tensor.shape if isinstance(size, torch.SymInt))
     return any(is_float_symbol(symbol.name) for size in sizes for symbol in size.node.expr.free_symbols)
 
 
 def _has_tensor(result: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in leaves_of(result))
+    return bool(tensors_in(result))

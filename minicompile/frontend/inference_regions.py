@@ -11,12 +11,13 @@ version, no place in autograd). A graph whose results were made partly inside an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch import fx
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
+from ..nests import requires_grad
 from .breaks import Restart, unsupported
 
 if TYPE_CHECKING:
@@ -76,13 +77,7 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 def _records_gradients(node: fx.Node) -> bool:
-    return node.op in ("call_function", "call_method") and _requires_grad(node.meta.get("example_value"))
-
-
-def _requires_grad(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.requires_grad
-    return isinstance(value, (tuple, list)) and any(map(_requires_grad, value))
+    return node.op in ("call_function", "call_method") and requires_grad(node.meta.get("example_value"))
 
 
 __all__ = ["settle"]

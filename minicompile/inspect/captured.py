@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import VerificationError
+from ..nests import tensors_in
 from .bisect import Fault, node_values_of
 from .outcome import RandomState, copied, difference
 
@@ -228,14 +229,9 @@ def _address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The strided tensors in a nest of lists."""
-    if isinstance(value, torch.Tensor):
-        if value.layout is torch.strided:
-            yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The strided tensors in a nest."""
+    return [tensor for tensor in tensors_in(value) if tensor.layout is torch.strided]
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -273,7 +269,7 @@ class Calls(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        values = copied(list(_tensors(result)))
+        values = copied(_tensors(result))
         for place in _places() if values else ():
             self.values.setdefault(place, []).extend(values)
         return result

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..nests import leaves
 from ..torch_compat import rng_state_operators
 
 
@@ -60,12 +61,7 @@ class Flattened(CalledOperator):
     """An operator that returns lists of tensors among its results: all of them in one tuple."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        return tuple(flattened(self.op(*args, **kwargs)))
-
-
-def flattened(result: Any) -> list[Any]:
-    """What a call returned, with the items of its tuples and lists side by side."""
-    return [leaf for item in result for leaf in flattened(item)] if isinstance(result, (tuple, list)) else [result]
+        return tuple(leaves(self.op(*args, **kwargs)))
 
 
 class SavingState(CalledOperator):

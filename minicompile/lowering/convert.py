@@ -22,6 +22,7 @@ from ..ir.ops import VIEWS
 from ..ir.retyped import offset_between
 from ..ir.symbols import is_size_of_input, is_static, same_dim, to_dim, to_dims
 from ..ir.types import SizeType, TensorType
+from ..nests import tensors_in
 from ..torch_compat import symbol_hint
 from .decompose import decompose
 from .emit import KERNEL_DTYPES, Emitter, same_shape, scalar_as
@@ -228,16 +229,6 @@ def type_of(tensor: torch.Tensor) -> TensorType:
     if tensor.layout is not torch.strided:
         raise LoweringError(f"a tensor of layout {tensor.layout} has no place in the IR")
     return TensorType(tensor.dtype, to_dims(tensor.shape), to_dims(tensor.stride()), tensor.device)
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    if isinstance(value, dict):
-        return tensors_in(list(value.values()))
-    return []
 
 
 def live_calls(trace: Trace, needed: set[int]) -> list[Call]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..config import config
-from ..ir.called_operators import flattened
+from ..nests import leaves, tensors_in
 from ..torch_compat import quiet_fake_tensors
 from .emit import KERNEL_DTYPES
 from .errors import NotConvertible
@@ -71,8 +71,6 @@ def decompose(c: Converter, call: Call) -> bool:
 
 def _dtypes(call: Call) -> tuple[tuple[torch.dtype, ...], ...]:
     """The dtypes of arguments and results."""
-    from .convert import tensors_in
-
     return tuple(tuple(fake.dtype for fake in tensors_in(part)) for part in (call.args, call.results))
 
 
@@ -87,14 +85,11 @@ def _is_float_of_integers(dtypes: tuple[tuple[torch.dtype, ...], ...]) -> bool:
 
 
 def _kernel_dtypes(call: Call) -> bool:
-    from .convert import tensors_in
-
     return all(fake.dtype in KERNEL_DTYPES for fake in (*tensors_in(call.args), *tensors_in(call.results)))
 
 
 def _record(call: Call) -> Trace:
     """Run the decomposition on the recorded fake tensors, once more under a recorder."""
-    from .convert import tensors_in
     from .trace import Recorder, Trace, fake_mode_of
 
     mode = fake_mode_of(tensors_in(call.args))
@@ -104,7 +99,7 @@ def _record(call: Call) -> Trace:
         result = _table()[call.func](*_own_lists(call.args), **_own_lists(call.kwargs))
     if result is NotImplemented:
         raise NotImplementedError(f"the decomposition of {call.func} refuses these arguments")
-    recorded.outputs = flattened(result)
+    recorded.outputs = leaves(result)
     return recorded
 
 

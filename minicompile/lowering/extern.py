@@ -17,6 +17,7 @@ import torch
 from ..ir.called_operators import Flattened, FromOwnStart, Recording
 from ..ir.graph import Node
 from ..ir.types import TensorType, contiguous_strides
+from ..nests import tensors_in
 from .emit import KERNEL_DTYPES, same_shape
 from .errors import LoweringError
 
@@ -112,8 +113,6 @@ def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None])
 
 def split_arguments(c: Converter, call: Call) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
     """Positional arguments with the Nodes of keyword arguments at their end, the other keywords, the Nodes' names."""
-    from .convert import tensors_in
-
     args = tuple(map(c.value, call.args))
     keywords = tuple(name for name, value in call.kwargs.items() if tensors_in(value))
     kwargs = {name: c.value(value) for name, value in call.kwargs.items() if name not in keywords}

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves
+
+from ..nests import requires_grad, tensors_in
 
 _OWN_RULES = ("aten", "prims", "prim")
 """Namespaces of operators whose backward is torch's own."""
@@ -17,7 +18,7 @@ _OWN_RULES = ("aten", "prims", "prim")
 
 def keeps_own_backward(node: fx.Node) -> bool:
     """See the module's docstring."""
-    if not _is_custom(node.target) or not _requires_grad(node.meta.get("example_value")):
+    if not _is_custom(node.target) or not requires_grad(node.meta.get("example_value")):
         return False
     try:
         _run(node)
@@ -34,24 +35,20 @@ def _is_custom(target: Any) -> bool:
     return target._qualified_op_name.split("::")[0] not in _OWN_RULES
 
 
-def _requires_grad(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in tree_leaves(value))
-
-
 def _run(node: fx.Node) -> None:
     """The operator and its backward on fake tensors. Raises whatever they raise."""
-    leaves: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
 
     def leaf(source: fx.Node) -> Any:
         value = source.meta.get("example_value")
         if not isinstance(value, torch.Tensor):
             return value
-        leaves.append(value.detach().requires_grad_(value.requires_grad))
-        return leaves[-1]
+        inputs.append(value.detach().requires_grad_(value.requires_grad))
+        return inputs[-1]
 
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), leaf)
     with torch.enable_grad(), torch.autograd.set_multithreading_enabled(False):
         assert callable(node.target)
-        results = [result for result in tree_leaves(node.target(*args, **kwargs)) if _requires_grad(result)]
-        wanted = [value for value in leaves if value.requires_grad]
+        results = [result for result in tensors_in(node.target(*args, **kwargs)) if result.requires_grad]
+        wanted = [value for value in inputs if value.requires_grad]
         torch.autograd.grad(results, wanted, [torch.empty_like(result) for result in results], allow_unused=True)

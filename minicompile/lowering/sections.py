@@ -25,6 +25,7 @@ import torch
 from torch import fx
 
 from ..body_calls import branched, hooked, inner_gradients, looped
+from ..nests import requires_grad
 from ..torch_compat import storage_id
 from ..walks import reachable
 from .errors import LoweringError
@@ -270,9 +271,7 @@ def _is_tensor(node: Any) -> bool:
 
 
 def _requires_grad(node: fx.Node) -> bool:
-    value = node.meta.get("example_value")
-    values = value if isinstance(value, (tuple, list)) else (value,)
-    return any(isinstance(item, torch.Tensor) and item.requires_grad for item in values)
+    return requires_grad(node.meta.get("example_value"))
 
 
 def _storage(node: fx.Node) -> int:

@@ -18,11 +18,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..body_calls import checkpointed
-from ..ir.called_operators import flattened
 from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from ..ir.retyped import lazy_bit, offset_between
+from ..nests import leaves
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import restore_modes, save_modes, storage_id
 from . import rng_states
@@ -45,7 +45,7 @@ class Call:
 
     @property
     def results(self) -> tuple[Any, ...]:
-        return tuple(flattened(self.result))
+        return tuple(leaves(self.result))
 
 
 @dataclass
