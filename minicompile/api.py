@@ -12,7 +12,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -20,6 +20,11 @@ from .frontend.directives import allow_in_graph, assume_constant_result, disable
 from .runtime.collector import paused
 from .runtime.recycled import RECYCLER
 from .torch_compat import hide_from_dynamo
+
+if TYPE_CHECKING:
+    from .frontend.breaks import BreakRecord
+    from .frontend.segments import CompileContext, Entry
+    from .guards import RecompileRecord
 
 _instances: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
@@ -38,16 +43,16 @@ class CompiledFunction:
 
     __minicompile_compiled__ = True
 
-    def __init__(self, fn: Callable[..., Any], make_context: Callable[[Any], Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], make_context: Callable[[Any], CompileContext]) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.__minicompile_original__ = fn
         self._make_context = make_context
-        self._context: Any = None
+        self._context: CompileContext | None = None
         with _lock:
             _instances.add(self)
 
     @property
-    def context(self) -> Any:
+    def context(self) -> CompileContext:
         """The compile context, made on first use."""
         if self._context is None:
             with _lock:
@@ -94,15 +99,15 @@ class CompiledFunction:
         return self if fn is self.__minicompile_original__ else CompiledFunction(fn, self._make_context)
 
     @property
-    def entries(self) -> list[Any]:
+    def entries(self) -> list[Entry]:
         return list(self._context.entries) if self._context is not None else []
 
     @property
-    def recompiles(self) -> list[Any]:
+    def recompiles(self) -> list[RecompileRecord]:
         return list(self._context.recompiles) if self._context is not None else []
 
     @property
-    def breaks(self) -> list[Any]:
+    def breaks(self) -> list[BreakRecord]:
         """Every graph break that was met, in the order in which they were."""
         return [record for entry in self.entries for record in entry.breaks]
 
@@ -123,7 +128,7 @@ class CompiledModule(torch.nn.Module):
 
     __minicompile_compiled__ = True
 
-    def __init__(self, module: torch.nn.Module, make_context: Callable[[Any], Any]) -> None:
+    def __init__(self, module: torch.nn.Module, make_context: Callable[[Any], CompileContext]) -> None:
         # nn.Module's own __init__ would give us registries of our own; ours are the original's.
         object.__setattr__(self, "__minicompile_original__", module)
         object.__setattr__(self, "_compiled", CompiledFunction(module, make_context))
@@ -164,15 +169,15 @@ class CompiledModule(torch.nn.Module):
         return self.__minicompile_original__[key]
 
     @property
-    def entries(self) -> list[Any]:
+    def entries(self) -> list[Entry]:
         return self._compiled.entries
 
     @property
-    def recompiles(self) -> list[Any]:
+    def recompiles(self) -> list[RecompileRecord]:
         return self._compiled.recompiles
 
     @property
-    def breaks(self) -> list[Any]:
+    def breaks(self) -> list[BreakRecord]:
         return self._compiled.breaks
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
@@ -239,7 +244,7 @@ def compile(
     return CompiledFunction(fn, make_context)
 
 
-def _with_compiled_method(cls: type, make_context: Callable[[Any], Any]) -> type:
+def _with_compiled_method(cls: type, make_context: Callable[[Any], CompileContext]) -> type:
     """The class itself, for which calling an object is compiled: `forward` of a module, else `__call__`."""
     name = "forward" if issubclass(cls, torch.nn.Module) else "__call__"
     method = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
@@ -257,12 +262,12 @@ def _context_maker(
     mode: str | None,
     options: dict[str, Any] | None,
     verify: bool | Literal["warn"],
-) -> Callable[[Any], Any]:
+) -> Callable[[Any], CompileContext]:
     from .backends import resolve
 
     backend_fn = resolve(backend, mode=mode, options=options, strict=fullgraph)
 
-    def make(fn: Any) -> Any:
+    def make(fn: Any) -> CompileContext:
         from .config import config
         from .frontend.start import make_context
         from .frontend.verify import checked_run, verified

@@ -45,6 +45,7 @@ def folded(op: str, args: Sequence[Value]) -> Affine | None:
 
 
 def scaled(index: Affine, factor: Dim) -> Affine:
+    """The index times a size."""
     terms = tuple((axis, c * factor) for axis, c in index.terms if factor != 0)
     return Affine(terms, index.offset * factor)
 

@@ -33,6 +33,9 @@ class StoredKernel:
 
 @dataclass
 class StoredGraph:
+    """A compiled graph as it lies on disk. `objects` names what the wrapper reads, `details` what `RecalledGraph`
+    unpacks when it is asked for."""
+
     name: str
     wrapper_source: str
     objects: dict[str, Any]

@@ -54,6 +54,7 @@ COMBINE = {
 
 
 def scalar(value: Any, dtype: torch.dtype) -> str:
+    """A number as Triton reads it; True is 1."""
     if dtype is torch.bool:
         return str(int(value))
     if dtype.is_floating_point:
@@ -68,6 +69,7 @@ def constant(value: Any, dtype: torch.dtype, rank: int) -> str:
 
 
 def cast_text(arg: str, target: torch.dtype, register: torch.dtype) -> str:
+    """A value rounded to `target`, in the dtype in which registers hold that."""
     if target is torch.bool:
         return f"({arg} != 0)"
     text = f"{arg}.to({TL_TYPES[target]})"

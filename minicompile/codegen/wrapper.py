@@ -56,6 +56,8 @@ class Launch:
 
 @dataclass
 class Wrapper:
+    """The generated Python that allocates and launches, as text and as the function that it is."""
+
     source: str
     objects: dict[str, Any]  # what the source names
     call: Callable[..., tuple[Any, ...]]

@@ -65,6 +65,8 @@ _PORTABLE_GUARDS = (
 
 @dataclass
 class StoredEntry:
+    """An entry as it lies on disk: what tracing found out and wrote. `graph` is None where nothing is computed."""
+
     guards: list[kinds.Guard]
     causes: list[str]
     text: EntryText

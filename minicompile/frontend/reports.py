@@ -14,6 +14,8 @@ from ..config import config
 from ..guards.sizes import SizeGuard
 
 if TYPE_CHECKING:
+    import torch
+
     from .segments import Entry
 
 _GRAPH, _FX, _IR, _BREAKS, _GUARDS, _DYNAMIC, _FUSION, _KERNELS, _CODE, _PERF, _CACHE = map(
@@ -95,7 +97,7 @@ def _log_compiled(graph: CompiledGraph) -> None:
         _PERF("%s: %s", graph.name, ", ".join(f"{stage} {s * 1e3:.1f} ms" for stage, s in graph.seconds.items()))
 
 
-def graph_text(gm: Any) -> str:
+def graph_text(gm: torch.fx.GraphModule) -> str:
     """The graph's operations, each under the user's line that it comes from."""
     lines: list[str] = []
     last = None

@@ -82,6 +82,7 @@ class _Function(torch.autograd.Function):
 
 
 def joint_pair(joint: Joint, graph: Graph) -> Pair:
+    """The two halves of a joint graph with nothing cut: backward reads the inputs, and computes all else again."""
     from ..passes import dce
 
     results, gradients = graph.outputs[: joint.n_results], graph.outputs[joint.n_results :]

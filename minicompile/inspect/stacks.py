@@ -14,6 +14,8 @@ from .cost import extern_costs, kernel_cost, least_bytes
 from .inductor_text import kernels_of
 
 if TYPE_CHECKING:
+    import torch
+
     from ..torch_compat import InductorWatch
     from .explain import Explanation
 
@@ -136,7 +138,8 @@ def operations(row: KernelRow) -> str:
     return " ".join(op if count == 1 else f"{op}×{count}" for op, count in counts.items())
 
 
-def fx_text(gm: Any) -> str:
+def fx_text(gm: torch.fx.GraphModule) -> str:
+    """The captured graph as Python."""
     return gm.print_readable(print_output=False, include_stride=False).strip()
 
 

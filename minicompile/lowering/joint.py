@@ -153,7 +153,9 @@ class _Inputs:
         return made
 
 
-def _trace_twice(gm: Any, example_inputs: Sequence[Any], requires_grad: Sequence[bool], grad_mode: bool) -> _Traced:
+def _trace_twice(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], requires_grad: Sequence[bool], grad_mode: bool
+) -> _Traced:
     """As `trace.trace`: with ATen's own composite operators first, with torch's Python ones where they are needed."""
     mode = fake_mode_of(example_inputs)
     with mode, torch.no_grad():
@@ -164,7 +166,7 @@ def _trace_twice(gm: Any, example_inputs: Sequence[Any], requires_grad: Sequence
         return _trace(gm, _Inputs.of(inputs, requires_grad), mode, grad_mode, True)
 
 
-def _trace(gm: Any, inputs: _Inputs, mode: Any, grad_mode: bool, python_dispatcher: bool) -> _Traced:
+def _trace(gm: torch.fx.GraphModule, inputs: _Inputs, mode: Any, grad_mode: bool, python_dispatcher: bool) -> _Traced:
     trace = Trace(list(inputs.values))
     constants = wrap_constants(gm, trace, mode)
     recorder = _JointRecorder(trace, may_retry=not python_dispatcher)

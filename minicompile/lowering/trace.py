@@ -198,6 +198,7 @@ def _trace(gm: torch.fx.GraphModule, inputs: list[Any], mode: Any, python_dispat
 
 
 def is_dynamic(value: Any) -> bool:
+    """Whether an input brings symbols along."""
     if isinstance(value, torch.Tensor):
         return any(isinstance(size, torch.SymInt) for size in value.shape)
     return isinstance(value, (torch.SymInt, torch.SymFloat))
@@ -224,7 +225,7 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _walk(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: Recorder) -> list[Any]:
+def _walk(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str, Any], recorder: Recorder) -> list[Any]:
     """Walk the FX graph once; returns the flat list of its results."""
     env: dict[Any, Any] = {}
     placeholders, layouts = iter(inputs), KeptLayouts(inputs)
@@ -244,7 +245,7 @@ def _walk(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: Recor
     raise LoweringError("the FX graph has no output node")
 
 
-def interpret(gm: Any, inputs: list[Any], constants: dict[str, Any], recorder: Recorder) -> list[Any]:
+def interpret(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str, Any], recorder: Recorder) -> list[Any]:
     """Walk the FX graph, where whatever goes wrong is a LoweringError that names the user's line."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
