@@ -97,3 +97,34 @@ def plain(output: Any) -> Any:
     if isinstance(output, transformers.Cache):
         return [(type(output), layer.keys, layer.values) for layer in output.layers]
     return [plain(item) for item in output] if isinstance(output, (tuple, list)) else output
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "entries"),
+    [
+        ("gpt2", {"do_sample": False}, 3),
+        ("gpt2", {"do_sample": True, "top_k": 20}, 3),
+        ("llama", {"do_sample": False}, 3),
+        ("llama", {"do_sample": False, "cache_implementation": "static"}, 2),
+        ("mistral", {"do_sample": False}, 3),
+        ("qwen2", {"num_beams": 2}, 3),
+        ("t5", {"do_sample": False}, 3),
+    ],
+    ids=str,
+)
+def test_generate(name: str, options: dict[str, Any], entries: int) -> None:
+    """A graph for the prompt, one for a token, and where the cache grows one for any length, as torch.compile makes
+    for GPT-2 and Llama."""
+    model, given, backend = model_of(name), inputs_of(name), Counting()
+    ids = {key: given[key] for key in ("input_ids", "attention_mask")}
+
+    def generate() -> torch.Tensor:
+        torch.manual_seed(3)
+        with torch.no_grad():
+            return model.generate(**ids, max_new_tokens=10, min_new_tokens=10, pad_token_id=0, **options)
+
+    expected = generate()
+    model.forward = compiled = minicompile.compile(model.forward, fullgraph=True, backend=backend)
+    for _ in range(2):
+        assert torch.equal(generate(), expected)
+    assert len(backend.graphs) == entries, [str(record) for record in compiled.recompiles]
