@@ -469,8 +469,9 @@ def _method(tr: Tracer, owner: Value, name: str, *args: Value) -> None:
 def _unpack_sequence(tr: Tracer, frame: Frame, count: int) -> None:
     items = frame.pop(tr).items(tr)
     if len(items) != count:
-        few = "not enough" if len(items) < count else "too many"
-        fail(ValueError(f"{few} values to unpack (expected {count})"))
+        many = f"too many values to unpack (expected {count})"
+        few = f"not enough values to unpack (expected {count}, got {len(items)})"
+        fail(ValueError(few if len(items) < count else many), is_exact=sys.version_info < (3, 14))
     frame.stack.extend(reversed(items))
 
 
@@ -479,7 +480,8 @@ def _unpack_ex(tr: Tracer, frame: Frame, arg: int) -> None:
     before, after = arg & 0xFF, arg >> 8
     items = frame.pop(tr).items(tr)
     if len(items) < before + after:
-        fail(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})"))
+        few = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
+        fail(ValueError(few), is_exact=True)
     middle = items[before : len(items) - after]
     parts = [*items[:before], SequenceValue(list, middle), *items[len(items) - after :]]
     frame.stack.extend(reversed(parts))

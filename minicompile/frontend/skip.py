@@ -45,6 +45,11 @@ _STANDARD_INLINED = (
 _OS_FILES = ("<frozen os>", _STANDARD + "os.py")
 _ENVIRONMENT = ("_Environ.", "_createenviron.", "getenv")
 """The functions of `os` that only look at a dict of the process's environment."""
+_PREDICATES = (
+    "isfunction", "ismethod", "isclass", "ismodule", "isbuiltin", "isroutine", "isgenerator", "isgeneratorfunction",
+    "iscoroutinefunction", "isasyncgenfunction", "_has_code_flag", "getmro",
+)  # fmt: skip
+"""The functions of `inspect` that only ask what an object is."""
 _INFRASTRUCTURE = frozenset(
     {
         "pytest", "_pytest", "pluggy", "hypothesis", "numpy", "sympy", "triton", "rich", "tqdm", "networkx", "bytecode",
@@ -58,6 +63,8 @@ def why_not_inlined(code: CodeType) -> str | None:
     if _is_in_optimizer(code, _OPTIMIZER_STEPS + _OPTIMIZER_HELPERS):
         return None
     if code.co_filename in _OS_FILES and code.co_qualname.startswith(_ENVIRONMENT):
+        return None
+    if code.co_filename == _STANDARD + "inspect.py" and code.co_qualname in _PREDICATES:
         return None
     return _why_not(code.co_filename, _TORCH_INLINED, (), _STANDARD_INLINED)
 

@@ -124,7 +124,9 @@ def with_a_module_and_a_tree(x, loop=while_loop):
         h = torch.tanh(NET(state["h"]))
         return i + 1, {"h": h, "sum": state["sum"] + h}
 
-    i, state = loop(lambda i, state: i < x.shape[0] + 2, step, (torch.zeros((), dtype=torch.int64), {"h": x, "sum": x * 0}))
+    i, state = loop(
+        lambda i, state: i < x.shape[0] + 2, step, (torch.zeros((), dtype=torch.int64), {"h": x, "sum": x * 0})
+    )
     return state["h"], state["sum"].sum() + i
 
 
@@ -207,7 +209,10 @@ def test_other_sizes() -> None:
     compiled = minicompile.compile(fn, fullgraph=True, dynamic=True)
     for rows in (2, 3, 4):
         x = torch.ones(rows, 3)
-        assert_same(compiled(x), plain_loop(lambda i, y: i < rows, lambda i, y: (i + 1, y + x), (torch.tensor(0), x.sin() * rows)))
+        assert_same(
+            compiled(x),
+            plain_loop(lambda i, y: i < rows, lambda i, y: (i + 1, y + x), (torch.tensor(0), x.sin() * rows)),
+        )
     assert len(compiled.entries) == 1
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import operator
 import weakref
 
@@ -114,6 +115,43 @@ def objects_that_are_an_index(x, items):
 @whole(X)
 def a_reversed_tensor_is_a_tensor(x):
     return reversed(x)
+
+
+@whole(X)
+def texts_of_errors_that_tracing_meets(x):
+    def text_of(risky):
+        try:
+            risky()
+        except (AttributeError, ValueError) as error:
+            return str(error), getattr(error, "name", None)
+
+    def unpacked(items, starred):
+        if starred:
+            a, b, *c = items
+        else:
+            a, b = items
+
+    made, wanted = Base(), "missing"
+    texts = [text_of(lambda: getattr(owner, wanted)) for owner in (made, x, [], MODULE)]
+    return x, texts, [text_of(lambda: unpacked(items, starred)) for items, starred in (("a", 0), ("abc", 0), ("a", 1))]
+
+
+MODULE = torch.nn.ReLU()
+
+
+@whole(X)
+def classes_made_by_calling_type(x):
+    made = type("Made", (Base,), {"k": 2, "scaled": lambda self, x: x * self.k})
+    return made().scaled(x), made.__name__, made.__module__, made.__qualname__, isinstance(made(), Base)
+
+
+@whole(X)
+def what_inspect_says(x):
+    def gen():
+        yield x
+
+    kinds = inspect.isfunction(gen), inspect.isgeneratorfunction(gen), inspect.ismethod(Base().named)
+    return x, kinds, inspect.isclass(Base), inspect.isbuiltin(len), inspect.getmro(Derived)[1] is Base
 
 
 @whole(X, [3, 4])

@@ -126,7 +126,11 @@ def _is_library(cls: type) -> bool:
 
 
 @rule(type)
-def _type(tr: Tracer, value: Value) -> Value:
+def _type(tr: Tracer, value: Value, *rest: Value) -> Value:
+    from .new_classes import class_by_call
+
+    if rest:
+        return class_by_call(tr, value, *rest)
     return tr.constant(value.realize(tr).python_type())
 
 

@@ -484,7 +484,7 @@ def method_of(tr: Tracer, owner: Value, name: str, table: dict[str, Method]) -> 
     """Attribute `name` of a container: a method from the table, or a break."""
     kind = owner.python_type()
     if not hasattr(kind, name):
-        fail(AttributeError(f"'{kind.__name__}' object has no attribute '{name}'"))
+        fail(AttributeError(f"'{kind.__name__}' object has no attribute '{name}'"), is_exact=True)
     if name == "__class__":
         return tr.constant(kind)
     if name not in table:

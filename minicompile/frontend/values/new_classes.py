@@ -144,6 +144,17 @@ def _build_class(tr: Tracer, body: Value, name: Value, *bases: Value, **options:
     return made
 
 
+def class_by_call(tr: Tracer, name: Value, bases: Value, namespace: Value) -> Value:
+    """`type(name, bases, namespace)`, which puts the class into the module that calls it."""
+    names = namespace.realize(tr)
+    if not isinstance(names, DictValue) or not all(isinstance(key, str) for key in names.entries):
+        raise names.cannot("making a class")
+    above = bases.realize(tr).items(tr)
+    module = ConstantValue(tr.frame.globals_dict.get("__name__", "builtins"))
+    real_bases = [_real_base(base.realize(tr)) for base in above]
+    return make_class(tr, name.realize(tr).const(tr), above, real_bases, {"__module__": module, **names.entries})
+
+
 def _real_base(base: Value) -> type:
     """The class behind a base. Raises Break where making a subclass would run code of the program."""
     if not isinstance(base, ClassValue) or type(base.cls) not in _METACLASSES:

@@ -87,7 +87,7 @@ class ModuleValue(ObjectValue):
             if found is not None:
                 return found
             self._guard_absent(tr, name)
-            fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"))
+            fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
         return super().plain_getattr(tr, name)
 
     def has_attr(self, tr: Tracer, name: str) -> bool:

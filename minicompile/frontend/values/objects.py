@@ -143,7 +143,7 @@ class ObjectValue(Value):
         if getter is not None:
             return getter.call(tr, [ConstantValue(name)], {})
         self._guard_absent(tr, name)
-        fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"))
+        fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
 
     def accessor(self, tr: Tracer, name: str) -> Value | None:
         """The class's `__getattr__`, `__setattr__` or `__delattr__`, None for object's. Raises Break for others."""

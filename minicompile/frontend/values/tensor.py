@@ -121,7 +121,7 @@ class TensorValue(Value):
     def _method(self, tr: Tracer, name: str) -> Value:
         found = getattr(torch.Tensor, name, None)
         if found is None:
-            fail(AttributeError(f"'{self.python_type().__name__}' object has no attribute '{name}'"))
+            fail(AttributeError(f"'{self.python_type().__name__}' object has no attribute '{name}'"), is_exact=True)
         if isinstance(found, types.FunctionType) and (found.__module__ or "").partition(".")[0] != "torch":
             return MethodValue(tr.wrap(found, AttrSource(tr.anchor(torch.Tensor), name)), self)  # the program's own
         if not callable(found):
