@@ -123,7 +123,7 @@ def texts_of_errors_that_tracing_meets(x):
         try:
             risky()
         except (AttributeError, ValueError) as error:
-            return str(error), getattr(error, "name", None)
+            return str(error), error.args
 
     def unpacked(items, starred):
         if starred:
@@ -137,6 +137,14 @@ def texts_of_errors_that_tracing_meets(x):
 
 
 MODULE = torch.nn.ReLU()
+
+
+@broken(X)
+def a_missing_attribute_has_a_name(x):
+    try:
+        x.missing
+    except AttributeError as error:
+        return x + 1, getattr(error, "name", None), error.obj is x
 
 
 @whole(X)

@@ -89,6 +89,8 @@ class ExceptionValue(ObjectValue):
             return arguments[0] if arguments else ConstantValue(None)
         if name == "__dict__":
             raise self.cannot("reading the attribute dict")
+        if isinstance(raw, types.MemberDescriptorType) and name not in self.attributes:  # `name` of an AttributeError
+            return self.cannot_know(name)
         return super()._from_data_descriptor(tr, name, raw)
 
     def _from_class(self, tr: Tracer, name: str, raw: Any) -> Value:
@@ -116,6 +118,12 @@ class ExceptionValue(ObjectValue):
         if not self.is_exact:
             self.restart("the text of its error is read")
         return self.arguments
+
+    def cannot_know(self, name: str) -> NoReturn:
+        """For a field that the interpreter fills, in an exception that it raises."""
+        if self.step is None:
+            raise self.cannot(f"reading {name!r}")
+        self.restart(f"its {name!r} is read")
 
     def known_context(self, tr: Tracer) -> Value:
         """`__context__`; what the caller of the frame is handling belongs to it."""
