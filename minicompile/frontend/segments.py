@@ -23,6 +23,7 @@ from ..config import config
 from ..errors import RecompileLimitError, VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
+from ..guards.state import why_untraceable
 from ..runtime import profiled
 from ..runtime.collector import paused
 from ..runtime.facts import FactMissed
@@ -209,7 +210,9 @@ class Segment:
     def _compile(self, func: FunctionType, slots: tuple[Any, ...]) -> Entry | None:
         self.release()
         values = dict(zip(self.layout.parameters(), slots, strict=True))
-        misses = [reasons(entry.guards, func, values) for entry in self.entries.entries]
+        # A mode that listens must not hear of our own looking at tensors.
+        is_silent = why_untraceable() is None
+        misses = [reasons(entry.guards, func, values) for entry in self.entries.entries if is_silent]
         opened = self._widened(func, values) if misses else self.open
         decision = self.policy.decide(self._call_text(), misses, opened.beyond(self.open))
         if decision.action == "eager":

@@ -24,7 +24,7 @@ from .. import timeline
 from ..config import config
 from ..errors import BackendError, GraphBreakError, MinicompileError, StageError, UnsupportedError
 from ..guards import GuardSet, build_check
-from ..guards.state import GlobalStateGuard
+from ..guards.state import GlobalStateGuard, UntraceableGuard, why_untraceable
 from ..guards.tensors import memory_overlaps
 from ..ir.fake_strides import EagerStrides
 from ..torch_compat import quiet_fake_tensors
@@ -142,13 +142,10 @@ class Attempt:
     def _why_not(self) -> str | None:
         if self.decoded.is_generator or self.decoded.is_coroutine:
             return "it is a generator or a coroutine"
-        if self.state.function_modes or self.state.dispatch_modes or self.state.functorch_level is not None:
-            return "a torch function mode, dispatch mode or functorch transform is active"
-        if self.state.forward_level >= 0:
-            return "a level of forward-mode differentiation is active"
-        if self.state.all_functions_off:
-            return "__torch_function__ is disabled"
-        return None
+        why = why_untraceable()
+        if why is not None:
+            self.tr.guards = GuardSet([UntraceableGuard()])
+        return why
 
     def _run(self, start: float) -> Entry:
         with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors(), self.tr.graph.symbolic_kernels():

@@ -136,3 +136,30 @@ def same_function_modes(expected: tuple[Any, ...]) -> bool:
         mode == other if isinstance(mode, torch.device) else mode is other
         for mode, other in zip(now, expected, strict=True)
     )
+
+
+def why_untraceable() -> str | None:
+    """What of torch's state keeps this call from being traced, whatever the function; None if nothing does."""
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        return "a torch function mode or dispatch mode is active"
+    if torch._C._functorch.maybe_current_level() is not None:
+        return "a functorch transform is active"
+    if forward_ad._current_level >= 0:
+        return "a level of forward-mode differentiation is active"
+    return "__torch_function__ is disabled" if torch._C._is_torch_function_all_disabled() else None
+
+
+@dataclass(frozen=True)
+class UntraceableGuard(Guard):
+    """Something of the kind is so; whatever else is, the call runs in eager."""
+
+    rank: ClassVar[int] = 30
+
+    def condition(self, scope: Scope) -> str:
+        return f"{scope.keep(why_untraceable)}() is not None"
+
+    def miss(self, frame: Frame) -> str | None:
+        return "no torch mode or transform is active, compiled for one" if why_untraceable() is None else None
+
+    def __str__(self) -> str:
+        return "a torch mode or transform is active"
