@@ -145,8 +145,30 @@ def elementwise_strides(*tensors: torch.Tensor) -> tuple[Any, ...]:
     return tuple(compute_elementwise_output_strides(*tensors))
 
 
+def enter_attention_kernels(backends: tuple[int, ...], set_priority: bool) -> Any:
+    """What entering `torch.nn.attention.sdpa_kernel` does. Returns what was before, for `leave_attention_kernels`."""
+    from torch.nn import attention
+
+    before = _attention_kernels(set_priority)
+    attention._sdpa_kernel([attention.SDPBackend(backend) for backend in backends], set_priority)
+    return before
+
+
+def leave_attention_kernels(before: Any) -> None:
+    """What leaving `torch.nn.attention.sdpa_kernel` does."""
+    from torch.nn import attention
+
+    attention._sdpa_kernel(*before)
+
+
+def _attention_kernels(with_priority: bool) -> tuple[Any, bool]:
+    from torch.nn import attention
+
+    return attention._cur_sdpa_kernel_backends(with_priority=with_priority), with_priority
+
+
 Modes = tuple[Any, ...]
-"""Grad mode, and autocast's settings, cache and depth of nesting."""
+"""Grad mode, autocast's settings, cache and depth of nesting, and the kernels that attention may use."""
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
@@ -155,12 +177,13 @@ def save_modes() -> Modes:
     devices = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in _AUTOCAST_DEVICES]
     depth = torch.autocast_increment_nesting() - 1
     torch.autocast_decrement_nesting()
-    return torch.is_grad_enabled(), devices, torch.is_autocast_cache_enabled(), depth
+    return torch.is_grad_enabled(), devices, torch.is_autocast_cache_enabled(), depth, _attention_kernels(True)
 
 
 def restore_modes(saved: Modes) -> None:
     """Put the modes back, after a graph that raised half-way."""
-    grad_mode, devices, is_cached, depth = saved
+    grad_mode, devices, is_cached, depth, kernels = saved
+    leave_attention_kernels(kernels)
     torch._C._set_grad_enabled(grad_mode)
     for name, enabled, dtype in devices:
         torch.set_autocast_enabled(name, enabled)

@@ -135,7 +135,7 @@ def _before_with(tr: Tracer, frame: Frame, arg: Any) -> None:
     manager = frame.pop(tr)
     if isinstance(manager, TorchContextValue):
         frame.push(manager.enter(tr))
-        frame.push(ConstantValue(None))
+        frame.push(manager.entered())
         return
     if not isinstance(manager, ObjectValue):
         raise unsupported(f"The context manager {manager.describe()} cannot be traced.")

@@ -27,7 +27,7 @@ from ..guards import GuardSet, build_check
 from ..guards.state import GlobalStateGuard, UntraceableGuard, why_untraceable
 from ..guards.tensors import memory_overlaps
 from ..ir.fake_strides import EagerStrides
-from ..torch_compat import quiet_fake_tensors
+from ..torch_compat import enter_attention_kernels, quiet_fake_tensors
 from .breaks import Break, BreakRecord, DataWritten, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
 from .data_dependent import Capture, NeedsSymbols
@@ -324,7 +324,7 @@ class Attempt:
         if versions:
             state = f"({''.join(f'{text}, ' for text in versions)})"
             was_mutated, before = f"{was_mutated} or __v != {state}", [f"__v = {state}"]
-        modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast}
+        modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast, enter_attention_kernels}
         undone = [glue.source(source) for source in self.tr.draws.reads() if source.undoes]
         restore = []
         nodes = self.tr.graph.graph.nodes  # a body may set modes that the graph around it does not

@@ -26,12 +26,14 @@ from torch import fx
 
 from ..body_calls import branched, hooked, inner_gradients, looped
 from ..nests import requires_grad
-from ..torch_compat import storage_id
+from ..torch_compat import enter_attention_kernels, leave_attention_kernels, storage_id
 from ..walks import reachable
 from .errors import LoweringError
 from .own_backward import keeps_own_backward
 
-_AUTOCAST = {torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1}
+_BLOCKS = {
+    torch.amp._enter_autocast: 1, torch.amp._exit_autocast: -1, enter_attention_kernels: 1, leave_attention_kernels: -1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,13 +174,13 @@ def _takes_apart(node: fx.Node, own: set[fx.Node]) -> bool:
 
 
 def _levels(body: Sequence[fx.Node]) -> list[bool]:
-    """For each position between nodes, whether grad mode and autocast are as at the start."""
+    """For each position between nodes, whether grad mode, autocast and attention's kernels are as at the start."""
     modes = [node.args[0] for node in body if node.target is torch._C._set_grad_enabled]
     start = mode = modes[-1] if modes else None  # a graph that changes the mode ends by setting it back
     depth, result = 0, [True]
     for node in body:
         mode = node.args[0] if node.target is torch._C._set_grad_enabled else mode
-        depth += _AUTOCAST.get(node.target, 0)
+        depth += _BLOCKS.get(node.target, 0)
         result.append(mode == start and not depth)
     return result
 

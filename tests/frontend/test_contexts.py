@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import record_function
 from torch.utils.checkpoint import checkpoint
 
 import minicompile
@@ -88,6 +90,38 @@ def grad_mode_and_exceptions(x: Tensor) -> Any:
     return x, log, torch.is_grad_enabled()
 
 
+def attended(x: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+KERNELS = [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]
+
+
+@one_graph()
+def kernels_of_attention(x: Tensor) -> Any:
+    with sdpa_kernel(SDPBackend.MATH):
+        y = attended(x[None, None])
+    with sdpa_kernel(KERNELS, set_priority=True):
+        return y, attended(x[None, None]), sdpa_kernel(SDPBackend.MATH)(attended)(x[None, None])
+
+
+@torch.profiler.record_function("outside")
+def in_a_range(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@one_graph()
+def ranges_of_a_profile(x: Tensor) -> Any:
+    with record_function("block") as named, contextlib.suppress(ValueError):
+        y = x + 1
+        raise ValueError
+    for step in range(3):
+        with record_function(f"step {step}"):
+            if step == 1:
+                break
+    return in_a_range(y), record_function("inside")(in_a_range)(x), isinstance(named, record_function), step
+
+
 @one_graph()
 def autocast_block(x: Tensor) -> Any:
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -131,13 +165,6 @@ def context_managers_from_contextlib(x: Tensor) -> Any:
         return t * 2
 
     return decorated(x), log
-
-
-@correct()
-def record_function(x: Tensor) -> Any:
-    with torch.profiler.record_function("name"):
-        y = x * 2
-    return y + 1
 
 
 @correct()
@@ -291,3 +318,31 @@ def test_a_break_inside_every_torch_context() -> None:
         return y, z, x @ x.T
 
     assert_like_eager(fn, (X, []))
+
+
+def test_a_break_inside_ranges_and_kernels() -> None:
+    def fn(x: Tensor) -> Any:
+        with record_function("block") as named:
+            y = x + 1
+            print("inside", named.name)
+            y = y * 2
+        with sdpa_kernel(SDPBackend.MATH):
+            z = attended(y[None, None])
+            print("inside", torch._C._get_flash_sdp_enabled())
+            z = attended(z)
+        print("outside", torch._C._get_flash_sdp_enabled())
+        return z + 1
+
+    assert_like_eager(fn, (X,))
+
+
+def test_kernels_of_a_graph_that_raises() -> None:
+    def fn(x: Tensor, row: Tensor) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return attended(x[row][None, None])
+
+    for compiled in (minicompile.compile(fn, backend="eager"), minicompile.compile(fn)):
+        for row in (1, 9):
+            with contextlib.suppress(IndexError):
+                assert_same(compiled(X, torch.tensor([row])), fn(X, torch.tensor([row])))
+            assert torch._C._get_flash_sdp_enabled()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LITERALS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 FOREIGN = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, range, slice)
-UNCHANGING = (type(sys.version_info), type(torch.__version__), re.Pattern, re.Match)
+UNCHANGING = (type(sys.version_info), type(torch.__version__), re.Pattern, re.Match, torch._C._SDPBackend)
 """Classes of libraries, made in C or with no attributes of their own, whose objects nothing can change."""
 
 

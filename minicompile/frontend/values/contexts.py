@@ -60,6 +60,10 @@ class TorchContextValue(Value):
     def enter(self, tr: Tracer) -> Value:
         raise NotImplementedError
 
+    def entered(self) -> Value:
+        """What a `with` statement gives to the name behind `as`."""
+        return ConstantValue(None)
+
     def truth(self, tr: Tracer) -> bool:
         return True
 

@@ -1,4 +1,4 @@
-"""Blocks that a graph enters and leaves as a whole: torch.autocast, torch.inference_mode.
+"""Blocks that a graph enters and leaves as a whole: torch.autocast, torch.inference_mode, sdpa_kernel.
 
 In: calls of these classes. Out: managers whose enter and exit are calls in the graph, made for real while tracing. The
 exit does not survive a graph break inside the block: then tracing begins again, with the block entered for real.
@@ -7,13 +7,16 @@ What inference mode means for the graph as a whole is decided at its end (infere
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ...torch_compat import enter_attention_kernels, leave_attention_kernels
 from ..breaks import Restart, UserError, unsupported, unsupported_call
 from ..sources import AttrSource
 from .base import Args, Kwargs, Value
@@ -143,3 +146,36 @@ def _inference_mode(tr: Tracer, mode: Value | None = None) -> Value:
     if isinstance(given, ConstantValue) and isinstance(given.value, bool):
         return InferenceModeValue(given.value)
     return DecoratedValue(InferenceModeValue(True), given)
+
+
+# ---- the kernels that attention may use ----
+
+
+class AttentionKernelsValue(TorchContextValue):
+    """A `torch.nn.attention.sdpa_kernel(...)`. `backends` are numbers, as torch's own settings keep them."""
+
+    def __init__(self, backends: tuple[int, ...], set_priority: bool) -> None:
+        self.backends = backends
+        self.set_priority = set_priority
+
+    def python_type(self) -> type:
+        return contextlib._GeneratorContextManager
+
+    def enter(self, tr: Tracer) -> Value:
+        settings = (self.backends, self.set_priority)
+        return _entered(tr, "sdpa_kernel", enter_attention_kernels, leave_attention_kernels, settings)
+
+    def build(self, glue: Glue) -> str:
+        backends = glue.keep([SDPBackend(backend) for backend in self.backends])
+        return f"{glue.keep(sdpa_kernel)}({backends}, {self.set_priority})"
+
+
+@rule(sdpa_kernel)
+def _sdpa_kernel(tr: Tracer, backends: Value, set_priority: Value | None = None) -> Value:
+    given = backends.realize(tr)
+    chosen = [item.realize(tr) for item in given.items(tr)] if given.python_type() is list else [given]
+    kinds = [each.const(tr) for each in chosen]
+    if not all(isinstance(kind, SDPBackend) for kind in kinds):
+        raise unsupported_call("sdpa_kernel()", "raises")
+    has_priority = set_priority is not None and bool(set_priority.realize(tr).const(tr))
+    return AttentionKernelsValue(tuple(map(int, dict.fromkeys(kinds))), has_priority)

@@ -49,6 +49,7 @@ from .mode_blocks import outside_autocast
 from .namespaces import outside_namespace
 from .nn_module import make_module
 from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
+from .profiler_ranges import outside_range
 from .random_draws import is_generator, outside_draw
 from .real_iterators import KINDS, RealIteratorValue
 from .subclasses import native_base, outside_subclass
@@ -374,6 +375,7 @@ _BY_TYPE: dict[type, Maker] = {
     functools.partial: _partial,
     GradModeExit: _grad_exit,
     torch.autocast: outside_autocast,
+    torch.autograd.profiler.record_function: outside_range,
     weakref.ReferenceType: _weakref,
     **dict.fromkeys(KINDS, _real_iterator),
     **dict.fromkeys(GETTERS, _getter),
