@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import minicompile
-from minicompile.codegen import cpp
+from minicompile.codegen import cpp, cpp_blocks
 from minicompile.codegen.cpp_softmaxes import BLOCK, SHORTEST
 from minicompile.runtime.compiler import BUILD
 from minicompile.runtime.cpu import simd_name
@@ -186,7 +186,8 @@ def test_cross_entropy_and_its_gradient() -> None:
     (lambda x: ((x - x.amax(-1, keepdim=True)).exp() * x).sum(-1), 2000),
     (lambda x: (x - x.amin(-1, keepdim=True)).exp().sum(-1), 2000),
 ])  # fmt: skip
-def test_not_for_others(fn: Callable[[Tensor], Tensor], length: int) -> None:
+def test_not_for_others(fn: Callable[[Tensor], Tensor], length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_blocks, "simd_name", lambda: "avx512")  # others have no block function for tanh
     x = torch.rand(3, length)
     compiled = minicompile.compile(fn)
     torch.testing.assert_close(compiled(x), fn(x), rtol=1e-5, atol=1e-5)
