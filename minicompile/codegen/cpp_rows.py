@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -48,6 +50,26 @@ COSTLIEST = 64
 
 RECOMPUTE = 8
 """Cost up to which a value is computed again in a later loop instead of kept."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one run computes.
+
+    Attributes:
+        axis: the last inner axis; None in a kernel that has none.
+        begin, end: C++ for its first element and the one behind its last.
+        k: the loop (see stages.py) that it is of.
+        loop: what that computes.
+        accumulators: where its reductions go.
+    """
+
+    axis: Axis | None
+    begin: str
+    end: str
+    k: int
+    loop: Sequence[Value]
+    accumulators: Sequence[Accumulator] = ()
 
 
 class Lines:
@@ -206,7 +228,7 @@ class RowPrinter:
         """A pointwise kernel over one axis, or over none. Threads get whole blocks, whose starts are aligned."""
         loop = [value for values in self.stages.loops for value in values]
         if not self.inner or self._is_small():
-            self._runs(self.inner[0] if self.inner else None, "0", self._size(), 0, loop, ())
+            self._runs(Part(self.inner[0] if self.inner else None, "0", self._size(), 0, loop))
         else:
             self._flat_loop_of_threads(loop)
         if self.inner and self.stages.loops:  # none if all is stored at one place, by strides of 0
@@ -218,13 +240,13 @@ class RowPrinter:
         size, may_be_small = self._size(), not isinstance(self.inner[0].size, int)
         if may_be_small:
             self.out.open(f"if ({size} <= {GRAIN})")
-            self._runs(self.inner[0], "0", size, 0, loop, ())
+            self._runs(Part(self.inner[0], "0", size, 0, loop))
             self.out.add(*(["mc_fence();"] if self.streamed else []))
             self.out.close()
             self.out.open("else")
         with self._threads("parallel for", 1):
             with self.out.blocks("begin", "end", "0", size, SHARE):
-                self._runs(self.inner[0], "begin", "end", 0, loop, ())
+                self._runs(Part(self.inner[0], "begin", "end", 0, loop))
         if may_be_small:
             self.out.close()
 
@@ -350,15 +372,15 @@ class RowPrinter:
             self.out.open(self._for(axis))
             opened += 1
         if not self.inner:
-            self._runs(None, "", "", k, loop, accumulators)
+            self._runs(Part(None, "", "", k, loop, accumulators))
         else:
             last, size = self.inner[-1], self._size()
             run = self._run_length(k, loop)
             if accumulators and not (isinstance(last.size, int) and last.size <= run):
                 with self.out.blocks("begin", "end", "0", size, run, has_rest_apart(last, run)):
-                    self._runs(last, "begin", "end", k, loop, accumulators)
+                    self._runs(Part(last, "begin", "end", k, loop, accumulators))
             else:
-                self._runs(last, "0", size, k, loop, accumulators)
+                self._runs(Part(last, "0", size, k, loop, accumulators))
         for _ in range(opened):
             self.out.close()
 
@@ -393,76 +415,57 @@ class RowPrinter:
         travels = any(map(self.traffic.streams, loop)) or bool(self.traffic.ahead(k))
         return travels and not reduces and not heavy
 
-    def _runs(
-        self,
-        axis: Axis | None,
-        begin: str,
-        end: str,
-        k: int,
-        loop: Sequence[Value],
-        accumulators: Sequence[Accumulator],
-    ) -> None:
-        """One vectorised run of the last inner axis, from `begin` to `end`, joined into the totals."""
+    def _runs(self, part: Part) -> None:
+        """One vectorised run, joined into the totals."""
+        axis, k, loop, accumulators = part.axis, part.k, part.loop, part.accumulators
         if axis is not None and k in self.online:
-            cpp_softmaxes.print_online(self, axis, begin, end, k)
+            cpp_softmaxes.print_online(self, axis, part.begin, part.end, k)
             return
         lanes = self._has_lanes(axis, k, loop)
         self.out.add(*(acc.declare_run(wide=lanes or k in self.exp_sums) for acc in accumulators))
         if accumulators and axis is not None and not lanes and not self._is_blocked(axis, k, loop):
-            self.fetch_ahead(axis, begin, end, k)
+            self.fetch_ahead(axis, part.begin, part.end, k)
         fast = axis is not None and any(map(has_fast_form, self._computed(k, loop)))
-        if fast and axis is not None:
+        if fast:
             self.out.add("int32_t far = 0;")
-            self._simd_loop(axis, begin, end, k, loop, accumulators, fast=True)
+            self._simd_loop(part, fast=True)
             self.out.open("if (__builtin_expect(far, 0))")
             self.out.add(*(acc.reset_run() for acc in accumulators))
-        self._simd_loop(axis, begin, end, k, loop, accumulators)
+        self._simd_loop(part)
         if fast:
             self.out.close()
         self.out.add(*(acc.join(acc.run_result()) for acc in accumulators))
 
-    def _simd_loop(
-        self,
-        axis: Axis | None,
-        begin: str,
-        end: str,
-        k: int,
-        loop: Sequence[Value],
-        accumulators: Sequence[Accumulator],
-        fast: bool = False,
-    ) -> None:
+    def _simd_loop(self, part: Part, fast: bool = False) -> None:
         """The loop of a run. `fast`: with the fast forms of functions, counting in `far` the arguments beyond them."""
-        if axis is not None and (k in self.exp_sums or k in self.tops):
+        axis, begin, end, k, loop = part.axis, part.begin, part.end, part.k, part.loop
+        if axis is None:
+            self._block(loop, k)
+            return
+        if k in self.exp_sums or k in self.tops:
             print_part = cpp_softmaxes.print_exp_sum if k in self.exp_sums else cpp_softmaxes.print_top
             print_part(self, axis, begin, end, k)
             return
         scans = any(self._is_scanned(value, k) for value in loop)
         self.is_fast = fast and not scans
-        if axis is not None and not scans and self._is_blocked(axis, k, loop):
+        if not scans and self._is_blocked(axis, k, loop):
             far = "reduction(|:far)" if self.is_fast else ""
-            BlockLoop(self, axis, k, loop, self.has_block_calls(k, loop)).print(begin, end, accumulators, far)
-            self.is_fast = False
-            return
-        if axis is not None and self._has_lanes(axis, k, loop):
-            cpp_lanes.print_run(
-                self.out,
-                axis,
-                begin,
-                end,
-                accumulators,
-                lambda: self._block(loop, k),
-                lambda first, last: self.fetch_ahead(axis, first, last, k),
-            )
-            return
-        if axis is not None:
-            clauses = [acc.clause() for acc in accumulators] + (["reduction(|:far)"] if self.is_fast else [])
-            if not scans:
-                self.out.add(" ".join(["#pragma omp simd", *clauses]))
-            self.out.open(f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; ++{axis.name})")
-        self._block(loop, k)
-        if axis is not None:
-            self.out.close()
+            BlockLoop(self, axis, k, loop, self.has_block_calls(k, loop)).print(begin, end, part.accumulators, far)
+        elif self._has_lanes(axis, k, loop):
+            fetch = partial(self.fetch_ahead, axis, k=k)
+            cpp_lanes.print_run(self.out, axis, begin, end, part.accumulators, partial(self._block, loop, k), fetch)
+        else:
+            self._element_loop(axis, part, scans)
         self.is_fast = False
+
+    def _element_loop(self, axis: Axis, part: Part, scans: bool) -> None:
+        """One element after the other; what carries nothing on but its accumulators, in vectors."""
+        if not scans:
+            clauses = [acc.clause() for acc in part.accumulators] + (["reduction(|:far)"] if self.is_fast else [])
+            self.out.add(" ".join(["#pragma omp simd", *clauses]))
+        self.out.open(f"for (int64_t {axis.name} = {part.begin}; {axis.name} < {part.end}; ++{axis.name})")
+        self._block(part.loop, part.k)
+        self.out.close()
 
     def _split_pass(self, k: int, loop: Sequence[Value], accumulators: Sequence[Accumulator]) -> None:
         """One long row over threads: chunks of fixed size, joined in order, so that the result does not depend on the
@@ -482,7 +485,7 @@ class RowPrinter:
             self.out.add(f"const int64_t stop = (chunk + 1) * {CHUNK} < {size} ? (chunk + 1) * {CHUNK} : {size};")
             run = self._run_length(k, loop)
             with self.out.blocks("begin", "end", f"chunk * {CHUNK}", "stop", run, has_rest_apart(axis, run)):
-                self._runs(axis, "begin", "end", k, loop, accumulators)
+                self._runs(Part(axis, "begin", "end", k, loop, accumulators))
             self.out.add(*(f"parts_{acc.name}[chunk] = {acc.total};" for acc in accumulators))
             self.out.close()
         if accumulators:

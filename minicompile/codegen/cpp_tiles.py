@@ -18,7 +18,7 @@ the next one comes: x + y.T took 1.3 of the time."""
 from __future__ import annotations
 
 from ..ir.symbols import dim_text
-from .cpp_rows import GRAIN, RowPrinter
+from .cpp_rows import GRAIN, Part, RowPrinter
 from .cpp_text import CPP_TYPES
 from .cpp_traffic import LINE
 from .kernel_ir import Axis, Kernel, Value
@@ -138,7 +138,7 @@ class TilePrinter(RowPrinter):
         self._rows(0)
         for value in filter(self.traffic.is_large, loop):
             self._fetch_next_tile(value)
-        self._runs(self.along, f"{self.along.name}_first", f"{self.along.name}_end", 0, loop, ())
+        self._runs(Part(self.along, f"{self.along.name}_first", f"{self.along.name}_end", 0, loop))
         self._rows(1)
         self.out.close()
 
