@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import itertools
 import operator
 import weakref
 
@@ -15,6 +16,7 @@ import torch
 
 import minicompile
 
+from ..support import assert_same
 from .conftest import assert_like_eager
 from .programs import Programs
 
@@ -202,3 +204,22 @@ def test_what_a_call_that_breaks_was_given_dies_with_it() -> None:
         assert known() is None
     finally:
         gc.enable()
+
+
+def test_elements_of_an_iterator_from_outside() -> None:
+    def fn(x, numbers, pairs):
+        first = next(numbers)
+        parts = [x * number for number in itertools.islice(numbers, 2)]
+        for key in pairs:
+            if key == "b":
+                break
+        return parts, first, next(numbers, "none"), key, next(pairs, "end")
+
+    compiled = minicompile.compile(fn, backend="eager", fullgraph=True)
+    for count in (9, 9, 4, 3, 5):
+        results = []
+        for call in (compiled, fn):
+            numbers, pairs = iter(range(count)), iter(["a", "b", "c"][:count - 2])
+            results.append((call(X, numbers, pairs), list(numbers), list(pairs)))
+        assert_same(*results)
+    assert len(compiled.entries) == 3

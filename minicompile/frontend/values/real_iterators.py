@@ -1,13 +1,13 @@
 """Iterators that already exist when a segment starts: the one of a loop that broke in its body, or the caller's.
 
-In: a range, list or tuple iterator on the segment's stack or in a variable. Out: its next element, which can be looked
-at without taking it; the journal takes it, behind the graph.
+In: a range, list or tuple iterator on the segment's stack or in a variable. Out: its next elements, which can be looked
+at without taking them; the journal takes them, behind the graph.
 
 Not over a list once a list has been changed in the same trace, which may be the one that is iterated, and not over a
 dict or set once it has been changed.
 
-One element only: if the loop comes round a second time in one trace, the graph breaks there and the iterator is
-advanced for real. So a loop whose body breaks is compiled once for all rounds, not once a round.
+Of an iterator on the stack one element only: if its loop comes round a second time in one trace, the graph breaks there
+and the iterator is advanced for real. So a loop whose body breaks is compiled once for all rounds, not once a round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...guards.kinds import Frame as GuardFrame
 from ...guards.kinds import Guard, Scope
-from ..sources import Source
+from ..sources import Source, StackSource
 from .base import Lazy, Value
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ class DictRest:
     def __iter__(self) -> DictRest:
         return self
 
-    def peek(self) -> Any:
-        """The next element. Raises RuntimeError if the dict has changed its size."""
+    def peek(self, ahead: int = 0) -> Any:
+        """The element behind the next `ahead`. Raises RuntimeError if the dict has changed its size."""
         if len(self.owner) != self.size:
             self.size = -1
             raise RuntimeError(f"{_NAMES.get(type(self.owner), 'dictionary changed size')} during iteration")
-        if not self.keys:
+        if ahead >= len(self.keys):
             return END
-        key = self.keys[-1]
+        key = self.keys[-1 - ahead]
         if key not in self.owner and not isinstance(self.owner, set):
             raise RuntimeError("dictionary keys changed during iteration")
         return key if self.what == "keys" else self.owner[key] if self.what == "values" else (key, self.owner[key])
@@ -69,29 +69,32 @@ _NAMES: dict[type, str] = {OrderedDict: "OrderedDict mutated", set: "Set changed
 KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())), DictRest)
 
 
-def peek(iterator: Any) -> Any:
-    """The element that `next` would give, without taking it; END if there is none, CHANGED if it would raise."""
+def peek(iterator: Any, ahead: int = 0) -> Any:
+    """The element that `next` would give after `ahead` others, without taking any; END if there is none, CHANGED if it
+    would raise."""
     if type(iterator) is DictRest:
         try:
-            return iterator.peek()
+            return iterator.peek(ahead)
         except RuntimeError:
             return CHANGED
     _, (container, *_), *state = iterator.__reduce__()
-    index = state[0] if state and state[0] is not None else 0
+    index = ahead + (state[0] if state and state[0] is not None else 0)
     return container[index] if index < len(container) else END
 
 
 @dataclass(frozen=True)
 class PeekSource(Source):
-    """The next element of the iterator in `base`."""
+    """The element of the iterator in `base` that comes after the next `ahead`."""
 
     base: Source
+    ahead: int = 0
 
     def expr_over(self, base: str) -> str:
-        return f"__peek__({base})"
+        return f"__peek__({base}, {self.ahead})" if self.ahead else f"__peek__({base})"
 
     def path(self) -> str:
-        return f"next element of {self.base.path()}"
+        which = f"element {self.ahead + 1} from here" if self.ahead else "next element"
+        return f"{which} of {self.base.path()}"
 
     def bindings(self) -> dict[str, Any]:
         return {**self.base.bindings(), "__peek__": peek}
@@ -130,7 +133,8 @@ class RealIteratorValue(Value):
     def __init__(self, obj: Any, source: Source) -> None:
         self.obj = obj
         self.source = source
-        self.advanced = False
+        self.taken = 0
+        """How many elements the frame has taken, which the glue takes for real behind the graph."""
 
     def python_type(self) -> type:
         return type(self.obj)
@@ -145,16 +149,18 @@ class RealIteratorValue(Value):
         is_over_list = isinstance(self.obj, type(iter([])))
         has_changed = is_over_list and tr.has_changed_a_list()
         has_changed |= type(self.obj) is DictRest and tr.has_changed(self.obj.owner)
-        if self.advanced or has_changed:
+        if self.taken and isinstance(self.source, StackSource):
             raise self.cannot("iterating a second time")
+        if has_changed:
+            raise self.cannot("iterating, as what it goes through may have changed,")
         assert self.source is not None
-        source = PeekSource(self.source)
-        item = peek(self.obj)
+        source = PeekSource(self.source, self.taken)
+        item = peek(self.obj, self.taken)
         if item is CHANGED:
             raise self.cannot("iterating, as what it goes through has changed,")
         tr.guard(ExhaustedGuard(source, item is END))
         if item is END:
             return None
-        self.advanced = True
+        self.taken += 1
         tr.mutated(self, "__next__({0})")
         return Lazy(item, source)
