@@ -475,7 +475,16 @@ class _Writer:
             return name if out.whole else self._view_of(name, self.graph.inputs[out.input], out)
         if isinstance(out, BufferView):
             return self._buffer_view(out)
-        return self._value(out)
+        text = self._value(out)
+        return self._no_view(out, text) if isinstance(out, Node) and text in self.derived.values() else text
+
+    def _no_view(self, node: Node, text: str) -> str:
+        """The memory of a buffer in the node's layout, as a tensor that autograd does not take for a view."""
+        key = (node, "alone")
+        if key not in self.derived:
+            self.derived[key] = f"out{len(self.derived)}_{len(self.lines)}"
+            self._line(f"{self.derived[key]} = {text}.detach()")
+        return self.derived[key]
 
     def _buffer_view(self, out: BufferView) -> str:
         """One object for one BufferView, however often it stands among the outputs."""

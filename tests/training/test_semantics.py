@@ -528,3 +528,22 @@ def test_dynamic_sizes() -> None:
                 results.append((x.grad, w.grad, *(out.detach() for out in outputs)))
             assert_gradients(*results)
     assert len(compiled.entries) == 1
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_result_that_lies_otherwise_than_its_memory_is_no_view(gradients: bool) -> None:
+    """A product whose result is turned round: it can be written to, as in eager, and backward knows that it was."""
+    linear = torch.nn.Linear(6, 6)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return linear(x.transpose(0, 1)).transpose(0, 1).sigmoid()
+
+    compiled, x = minicompile.compile(fn, fullgraph=True), torch.randn(2, 3, 6, requires_grad=gradients)
+    for run in (compiled, fn):
+        with torch.set_grad_enabled(gradients):
+            result = run(x)
+            assert (result.stride(), result._is_view(), result._base) == ((6, 12, 1), False, None)
+            result += 1
+        if gradients:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                result.sum().backward()
