@@ -21,6 +21,7 @@ import torch
 from .errors import BackendError, CompilerMissing
 from .nests import requires_grad
 from .timeline import record, stage
+from .torch_compat import without_function_modes
 
 if TYPE_CHECKING:
     from .codegen.compiled import CompiledGraph
@@ -173,7 +174,7 @@ class _BackwardCompiler:
             graph = without_tangents(graph, range(first, len(graph.inputs)), missing)
         start = time.perf_counter()
         try:
-            with _stage("backward", {}):
+            with without_function_modes(), _stage("backward", {}):
                 made = compile_ir(run_passes(graph), backend=self.target, options=self.options, boxed=True)
             made.span = record(f"compile backward of {graph.name}", start, time.perf_counter())
             return made

@@ -564,6 +564,19 @@ def data_symbols(number: Any) -> set[Any]:
     return free_unbacked_symbols(expr) if expr is not None else set()
 
 
+@contextmanager
+def without_function_modes() -> Iterator[None]:
+    """What we compute while compiling is not for the program's modes, that of `torch.set_default_device` among them."""
+    from torch.overrides import _pop_mode, _push_mode
+
+    modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
+    try:
+        yield
+    finally:
+        for mode in reversed(modes):
+            _push_mode(mode)
+
+
 def is_decided(condition: torch.SymBool) -> bool:
     """Whether the truth of a condition is known, or can be guarded: it does not hang on data."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols

@@ -28,7 +28,7 @@ def step_dispatcher(code: CodeType, dispatch: Callable[..., Any]) -> Callable[..
     def dispatch_step(func: FunctionType, *slots: Any) -> Any:
         rate = slots[place]
         if type(rate) is float and _on_cpu(slots[0]):
-            slots = (*slots[:place], torch.tensor(rate, dtype=torch.float64), *slots[place + 1 :])
+            slots = (*slots[:place], torch.tensor(rate, dtype=torch.float64, device="cpu"), *slots[place + 1 :])
         return dispatch(func, *slots)
 
     return dispatch_step

@@ -16,6 +16,7 @@ import torch
 
 from ..guards.guard_set import GuardSet
 from ..guards.kinds import ClassNamesGuard, DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
+from ..guards.state import default_device
 from ..ir.graph import Origin
 from . import observer
 from .breaks import Break, Location, UserError, unsupported, unsupported_call
@@ -62,6 +63,7 @@ class Tracer:
         self.frame: Frame = None  # type: ignore[assignment]
         self.observer = observer.current()
         self.entry_grad_mode = torch.is_grad_enabled()
+        self.default_device = default_device()
         self.handled: list[Value | None] = [None]
         """The exception that is being handled, of the frame and of each generator that is running, innermost last."""
         self.is_called_in_handler = sys.exc_info()[1] is not None

@@ -27,7 +27,7 @@ from ..guards import GuardSet, build_check
 from ..guards.state import GlobalStateGuard, UntraceableGuard, why_untraceable
 from ..guards.tensors import memory_overlaps
 from ..ir.fake_strides import EagerStrides
-from ..torch_compat import enter_attention_kernels, quiet_fake_tensors
+from ..torch_compat import enter_attention_kernels, quiet_fake_tensors, without_function_modes
 from .breaks import Break, BreakRecord, DataWritten, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
 from .data_dependent import Capture, NeedsSymbols
@@ -148,7 +148,8 @@ class Attempt:
         return why
 
     def _run(self, start: float) -> Entry:
-        with self.tr.graph.fake_mode, EagerStrides(), quiet_fake_tensors(), self.tr.graph.symbolic_kernels():
+        fakes = self.tr.graph.fake_mode
+        with without_function_modes(), fakes, EagerStrides(), quiet_fake_tensors(), self.tr.graph.symbolic_kernels():
             try:
                 result, broken = self._trace()
             except (Break, Restart, DataWritten, UserError, SkipFrame, NeedsSymbols):
@@ -384,7 +385,8 @@ class Attempt:
         backend = self.segment.ctx.backend
         if not self.tr.graph.has_aliased_mutation:
             try:
-                record.compiled = backend(record.gm, record.example_inputs)
+                with without_function_modes():
+                    record.compiled = backend(record.gm, record.example_inputs)
             except Exception as error:
                 failure = error if isinstance(error, MinicompileError) else BackendError(_backend_name(backend), error)
                 if config.strict or self.segment.ctx.fullgraph:

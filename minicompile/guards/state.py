@@ -129,6 +129,12 @@ def function_modes() -> tuple[Any, ...]:
     return tuple(mode.device if isinstance(mode, DeviceContext) else mode for mode in stack)
 
 
+def default_device() -> torch.device | None:
+    """The device that `torch.set_default_device`, or a block of a device, has set; None if there is none."""
+    bottom = torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
+    return bottom.device if isinstance(bottom, DeviceContext) else None
+
+
 def same_function_modes(expected: tuple[Any, ...]) -> bool:
     """Whether exactly these modes are active: devices by value, other modes by identity."""
     now = function_modes()
@@ -140,7 +146,8 @@ def same_function_modes(expected: tuple[Any, ...]) -> bool:
 
 def why_untraceable() -> str | None:
     """What of torch's state keeps this call from being traced, whatever the function; None if nothing does."""
-    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+    modes = torch._C._len_torch_function_stack()
+    if torch._C._len_torch_dispatch_stack() or (modes and (modes > 1 or default_device() is None)):
         return "a torch function mode or dispatch mode is active"
     if torch._C._functorch.maybe_current_level() is not None:
         return "a functorch transform is active"

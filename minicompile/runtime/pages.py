@@ -54,9 +54,9 @@ def empty_large(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.d
     last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     size = (last + 1) * dtype.itemsize
     if size < LARGE or 0 in sizes:
-        return torch.empty_strided(sizes, strides, dtype=dtype)
+        return torch.empty_strided(sizes, strides, dtype=dtype, device="cpu")
     result = empty_recycled(size, sizes, strides, dtype)
     if result is None:
-        result = advise(torch.empty_strided(sizes, strides, dtype=dtype))
+        result = advise(torch.empty_strided(sizes, strides, dtype=dtype, device="cpu"))
         RECYCLER.remember(result.untyped_storage())
     return result

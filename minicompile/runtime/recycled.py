@@ -107,7 +107,7 @@ def empty_recycled(
     block = RECYCLER.take(size)
     if block is None:
         return None
-    result = torch.empty(0, dtype=dtype).set_(block.storage, 0, sizes, strides)
+    result = torch.empty(0, dtype=dtype, device="cpu").set_(block.storage, 0, sizes, strides)
     RECYCLER.put(block)
     forget_writes(result)
     return result

@@ -5,6 +5,7 @@ In: function objects of torch and values. Out: graph nodes (through the tracer),
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import types
@@ -19,6 +20,7 @@ from ..data_dependent import ConditionValue, state
 from .base import Args, Kwargs, Value, fail
 from .callables import RULES, is_safe_to_hash, rule, traced_as
 from .constant import ConstantValue, SymIntValue
+from .default_devices import NoConstructors, on_default_device
 from .numpy_scalars import with_dtype
 from .tensor_literals import tensor_of_numbers
 
@@ -117,6 +119,7 @@ def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a torch function: as a Tensor method's rules say, or as a node."""
     from .tensor import TensorValue, call_method
 
+    kwargs = on_default_device(tr.default_device, fn, kwargs)
     name = torch_name(fn)
     short = name.rpartition(".")[2]
     if name.startswith("torch.Tensor.") and args and isinstance(args[0].realize(tr), TensorValue):
@@ -136,7 +139,8 @@ def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         owner = args[0].realize(tr)
         if isinstance(owner, TensorValue):
             return call_method(tr, owner, short, args[1:], kwargs)
-    return tr.torch_call(fn, *with_dtype(tr, short, args, kwargs))
+    with NoConstructors() if tr.default_device is not None else contextlib.nullcontext():
+        return tr.torch_call(fn, *with_dtype(tr, short, args, kwargs))
 
 
 def _call_unbound(tr: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
