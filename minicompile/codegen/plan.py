@@ -33,11 +33,13 @@ AT_MOST_BUFFERS = {"cpp": 4096, "triton": 240}
 
 @dataclass(frozen=True)
 class Planned:
-    """Attributes:
-    graph: the prepared graph.
-    units: groups of its nodes that run as one kernel or one extern call, in running order.
-    lowered: the kernel of each unit that is no extern call, in running order.
-    decisions: what fusion tried.
+    """How a graph will run.
+
+    Attributes:
+        graph: the prepared graph.
+        units: groups of its nodes that run as one kernel or one extern call, in running order.
+        lowered: the kernel of each unit that is no extern call, in running order.
+        decisions: what fusion tried.
     """
 
     graph: Graph

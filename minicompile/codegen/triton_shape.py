@@ -75,16 +75,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shape:
-    """Attributes:
-    kind: "flat", "tile" or "rows".
-    blocks: the constexpr arguments.
-    grid: (elements, block) for each dimension of the grid, which is passed flattened, last one innermost.
-    pieces: of a row kept in registers; empty for a loop.
-    tile: the y and the x axis of a tile.
-    columns: rows lie side by side in memory.
-    streams: whether what is read is read once only, and need not stay in a cache.
-    stages: of the pipeline in which a loop loads; None: Triton's choice.
-    skew: what lanes of a row are moved back by, if they are.
+    """How the programs of a kernel share its elements out.
+
+    Attributes:
+        kind: "flat", "tile" or "rows".
+        blocks: the constexpr arguments.
+        grid: (elements, block) for each dimension of the grid, which is passed flattened, last one innermost.
+        pieces: of a row kept in registers; empty for a loop.
+        tile: the y and the x axis of a tile.
+        columns: rows lie side by side in memory.
+        streams: whether what is read is read once only, and need not stay in a cache.
+        stages: of the pipeline in which a loop loads; None: Triton's choice.
+        skew: what lanes of a row are moved back by, if they are.
     """
 
     kind: str

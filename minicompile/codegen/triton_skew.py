@@ -16,9 +16,11 @@ from .stages import row_stages
 
 @dataclass(frozen=True)
 class Skew:
-    """Attributes:
-    period: elements in 16 bytes of the narrowest operand.
-    start: where a row starts, as far as it matters modulo the period.
+    """How rows that start anywhere lie to addresses that a vector may be loaded from.
+
+    Attributes:
+        period: elements in 16 bytes of the narrowest operand.
+        start: where a row starts, as far as it matters modulo the period.
     """
 
     period: int

@@ -16,9 +16,11 @@ from .matmul_kernel import Product
 
 @dataclass(frozen=True)
 class Twins:
-    """Attributes:
-    distinct: the kernels to build.
-    place: for each kernel, the number of the distinct one that does its work.
+    """Kernels that differ in names alone, each once.
+
+    Attributes:
+        distinct: the kernels to build.
+        place: for each kernel, the number of the distinct one that does its work.
     """
 
     distinct: list[Kernel]

@@ -25,10 +25,12 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Run:
-    """Attributes:
-    kernels: their names, in order; a name may stand here more than once.
-    places: for each kernel, the places of its buffers.
-    tensors: how many a call is given.
+    """Consecutive kernels that one native call starts.
+
+    Attributes:
+        kernels: their names, in order; a name may stand here more than once.
+        places: for each kernel, the places of its buffers.
+        tensors: how many a call is given.
     """
 
     kernels: tuple[str, ...]
