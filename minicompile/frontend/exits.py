@@ -432,18 +432,34 @@ def _exactly(value: Any, count: int) -> list[Any]:
 @_writer("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE")
 def _extend(out: Exit, instruction: Instruction) -> None:
     (other,) = _operands(out, 1)
-    owner = out.glue.ref(out.frame.stack[-instruction.arg])
-    _apply(out, _EXTENDING[instruction.op], [owner, other], instruction, [])
+    operands = [out.glue.ref(out.frame.stack[-instruction.arg]), other]
+    if instruction.op == "DICT_MERGE":  # below the keywords lie the positional arguments and what will be called
+        operands.append(out.glue.ref(out.frame.stack[-instruction.arg - (2 if NULL_FIRST else 3)]))
+    _apply(out, _EXTENDING[instruction.op], operands, instruction, [])
 
 
-def _merge(owner: dict[Any, Any], other: Any) -> None:
+def _update(owner: dict[Any, Any], other: Any) -> None:
+    owner.update({**other})
+
+
+def _merge(owner: dict[Any, Any], other: Any, function: Any) -> None:
+    if not hasattr(other, "keys"):
+        raise TypeError(f"{_called(function)} argument after ** must be a mapping, not {type(other).__name__}")
     for key in other.keys():
         if key in owner:
-            raise TypeError(f"got multiple values for keyword argument {key!r}")
+            raise TypeError(f"{_called(function)} got multiple values for keyword argument '{key}'")
         owner[key] = other[key]
 
 
-_EXTENDING = {"LIST_EXTEND": list.extend, "SET_UPDATE": set.update, "DICT_UPDATE": dict.update, "DICT_MERGE": _merge}
+def _called(function: Any) -> str:
+    """How CPython names a function in errors about its arguments."""
+    name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
+    if name is None:
+        return str(function)
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
+_EXTENDING = {"LIST_EXTEND": list.extend, "SET_UPDATE": set.update, "DICT_UPDATE": _update, "DICT_MERGE": _merge}
 
 
 @_writer("LIST_TO_TUPLE")

@@ -223,3 +223,33 @@ def test_elements_of_an_iterator_from_outside() -> None:
             results.append((call(X, numbers, pairs), list(numbers), list(pairs)))
         assert_same(*results)
     assert len(compiled.entries) == 3
+
+
+def keywords_twice(x, given):
+    return taken(x, k=1, **given)
+
+
+def no_mapping_for_keywords(x, given):
+    return Base().named(x, **given["k"])
+
+
+def no_mapping_in_a_display(x, given):
+    return x, {"a": 1, **given["k"]}
+
+
+def pairs_in_a_display(x, given):
+    return x, {**[("a", 1)]}
+
+
+def taken(x, **options):
+    return x * len(options)
+
+
+@pytest.mark.parametrize("fn", [keywords_twice, no_mapping_for_keywords, no_mapping_in_a_display, pairs_in_a_display])
+def test_errors_of_unpacking(fn) -> None:
+    outcomes = []
+    for call in (fn, minicompile.compile(fn, backend="eager")):
+        with pytest.raises(TypeError) as caught:
+            call(X, {"k": 5})
+        outcomes.append(str(caught.value))
+    assert outcomes[0] == outcomes[1]
