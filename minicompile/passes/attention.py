@@ -57,7 +57,7 @@ class _Matcher:
             return None
         unscaled, scale = self._scale(scores)
         product = self._plain(unscaled, 2 if unscaled is scores else 1)  # the softmax reads its argument twice
-        if product is None or not _is_bmm(product):
+        if product is None or not _is_bmm(product) or not product.tensor.is_static:
             return None
         rows, columns = product.tensor.shape[1:]
         same = product.tensor.shape == node.args[0].tensor.shape

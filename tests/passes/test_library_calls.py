@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
+import minicompile
 from minicompile import passes
 from minicompile.codegen import compile_ir
 from minicompile.ir import reference
@@ -117,3 +120,12 @@ def test_what_only_looks_like_attention(name):
 def test_small_attention_stays_in_kernels():
     q, k, v = (torch.randn(3, 8, 16) for _ in range(3))
     assert externs(optimised(ATTENTION["unscaled"], q, k, v)) == [BMM, BMM]
+
+
+def test_attention_over_a_cache_of_any_length():
+    compiled = minicompile.compile(ATTENTION["unscaled"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a pass that fails
+        for length in (70, 80, 90):
+            q, k, v = torch.randn(1, 1, 16), torch.randn(1, length, 16), torch.randn(1, length, 16)
+            torch.testing.assert_close(compiled(q, k, v), ATTENTION["unscaled"](q, k, v))
