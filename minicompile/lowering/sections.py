@@ -77,7 +77,13 @@ def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
     for part in parts:
         if any(node.target is hooked and node.args[1] not in part for node in part):
             raise LoweringError("a tensor gets its hook where only a part of its gradient is known")
-    return [_section(gm, part, [n for p in parts[i + 1 :] for n in p], alone) for i, part in enumerate(parts)]
+    modes = _grad_modes(body)
+    made, start = [], 0
+    for i, part in enumerate(parts):
+        later = [node for other in parts[i + 1 :] for node in other]
+        made.append(_section(gm, part, later, alone, (modes[0], modes[start], modes[start + len(part)])))
+        start += len(part)
+    return made
 
 
 def aliased_inputs(section: Section, given: frozenset[fx.Node]) -> bool:
@@ -148,8 +154,10 @@ def _cut_behind(body: list[fx.Node], node: fx.Node, levels: list[bool]) -> int:
 
 
 def _around(alone: set[fx.Node], body: list[fx.Node], levels: list[bool]) -> set[int]:
-    """The positions before and behind each node that runs as it is, with what takes its result apart."""
+    """The positions before and behind each node that runs as it is, with what takes its result apart. A branch or a
+    loop may stand in a block that sets the grad mode."""
     cuts: set[int] = set()
+    depths = _depths(body)
     for start, node in enumerate(body):
         if node not in alone:
             continue
@@ -157,7 +165,9 @@ def _around(alone: set[fx.Node], body: list[fx.Node], levels: list[bool]) -> set
         while end < len(body) and _takes_apart(body[end], own):
             own.add(body[end])
             end += 1
-        if not (levels[start] and levels[end]):
+        may_set_grad_mode = node.target in (branched, looped)
+        is_clean = not (depths[start] or depths[end]) if may_set_grad_mode else levels[start] and levels[end]
+        if not is_clean:
             raise LoweringError(f"{node.name}, which has to be run, stands inside a block that sets a mode")
         cuts |= {start, end}
     return cuts
@@ -175,27 +185,43 @@ def _takes_apart(node: fx.Node, own: set[fx.Node]) -> bool:
 
 def _levels(body: Sequence[fx.Node]) -> list[bool]:
     """For each position between nodes, whether grad mode, autocast and attention's kernels are as at the start."""
+    modes = _grad_modes(body)
+    return [mode == modes[0] and not depth for mode, depth in zip(modes, _depths(body), strict=True)]
+
+
+def _grad_modes(body: Sequence[fx.Node]) -> list[Any]:
+    """The grad mode at each position between nodes; None everywhere where none sets it."""
     modes = [node.args[0] for node in body if node.target is torch._C._set_grad_enabled]
-    start = mode = modes[-1] if modes else None  # a graph that changes the mode ends by setting it back
-    depth, result = 0, [True]
+    result = [modes[-1] if modes else None]  # a graph that changes the mode ends by setting it back
     for node in body:
-        mode = node.args[0] if node.target is torch._C._set_grad_enabled else mode
-        depth += _BLOCKS.get(node.target, 0)
-        result.append(mode == start and not depth)
+        result.append(node.args[0] if node.target is torch._C._set_grad_enabled else result[-1])
+    return result
+
+
+def _depths(body: Sequence[fx.Node]) -> list[int]:
+    """In how many blocks of other modes each position between nodes stands."""
+    result = [0]
+    for node in body:
+        result.append(result[-1] + _BLOCKS.get(node.target, 0))
     return result
 
 
 # --- the parts ------------------------------------------------------------------------------------------------------
 
 
-def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node], alone: set[fx.Node]) -> Section:
+def _section(
+    gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node], alone: set[fx.Node], modes: tuple[Any, Any, Any]
+) -> Section:
+    """`modes`: the grad mode where the whole graph starts, and where the part starts and ends."""
     graph = fx.Graph()
     entering = _entering(part)
     entering |= _symbol_nodes(gm, entering) - set(part)
     inputs = [node for node in gm.graph.nodes if node in entering]
     copies = {node: _placeholder(graph, node) for node in inputs}
+    _set_grad_mode(graph, modes[1], modes[0])
     for node in part:
         _copy(graph, node, copies)
+    _set_grad_mode(graph, modes[0], modes[2])
     wanted = {source for node in later for source in _needs(node)} | set(_outputs(gm))
     as_captured = not alone.isdisjoint(part)
     outputs = [node for node in part if node in wanted or (as_captured and is_size(node))]
@@ -204,6 +230,11 @@ def _section(gm: fx.GraphModule, part: list[fx.Node], later: list[fx.Node], alon
         if not _is_tensor(node) and not is_size(node):
             raise LoweringError(f"{node.name}, which is no tensor, would cross from one part of the graph to the next")
     return Section(fx.GraphModule(gm, graph, "CapturedSection"), tuple(inputs), tuple(outputs), as_captured)
+
+
+def _set_grad_mode(graph: fx.Graph, mode: Any, before: Any) -> None:
+    if mode != before:
+        graph.call_function(torch._C._set_grad_enabled, (mode,)).meta["example_value"] = None
 
 
 def _symbol_nodes(gm: fx.GraphModule, tensors: set[fx.Node]) -> set[fx.Node]:

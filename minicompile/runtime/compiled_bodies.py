@@ -36,7 +36,8 @@ def compile_bodies(gm: fx.GraphModule, compile_it: Compile) -> list[Any]:
         body = getattr(gm, name)
         inputs = [node.meta["example_value"] for node in body.graph.find_nodes(op="placeholder")]
         if not any(map(_is_symbolic, inputs)):
-            made.append(compile_it(body, inputs))
+            with torch.set_grad_enabled(_grad_mode(gm)):
+                made.append(compile_it(body, inputs))
             setattr(gm, name, CompiledBody(made[-1]))
     return made
 
@@ -44,12 +45,18 @@ def compile_bodies(gm: fx.GraphModule, compile_it: Compile) -> list[Any]:
 def _names(gm: fx.GraphModule) -> Iterator[str]:
     for node in gm.graph.nodes:
         is_loop = node.target is looped
-        if node.target is branched or (is_loop and not (torch.is_grad_enabled() and _has_gradients(node))):
+        if node.target is branched or (is_loop and not _has_gradients(node)):
             yield from (part.target for part in node.args[:2])
 
 
+def _grad_mode(gm: fx.GraphModule) -> bool:
+    """The mode in which the functions run: the section sets it, if it is another than that of the call."""
+    modes = [node.args[0] for node in gm.graph.nodes if node.target is torch._C._set_grad_enabled]
+    return bool(modes[0]) if modes else torch.is_grad_enabled()
+
+
 def _has_gradients(node: fx.Node) -> bool:
-    values = [part.meta.get("example_value") for part in (*node.all_input_nodes, *node.users)]
+    values = [part.meta.get("example_value") for part in node.users]
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 

@@ -201,6 +201,39 @@ def test_branches_are_compiled() -> None:
     assert minicompile.explain(fn)(X).kernel_count == 4
 
 
+def test_without_gradients_inside() -> None:
+    """Sections of a graph may begin and end in a block that sets the grad mode."""
+
+    @torch.no_grad()
+    def decorated(x: Tensor, cond: Any = torch.cond, loop: Any = while_loop) -> Tensor:
+        y = cond(x.sum() > 2, lambda x: NET(x).sin() * 2, lambda x: x.cos(), (x,)) * 3
+        return loop(lambda i, y: i < 3, lambda i, y: (i + 1, NET(y) * 1.1 + x), (torch.tensor(0), y))[1] + 1
+
+    def block(x: Tensor, cond: Any = torch.cond, loop: Any = while_loop) -> Tensor:
+        with torch.no_grad():
+            y = cond(x.sum() > 2, lambda x: NET(x).sin() * 2, lambda x: x.cos(), (x,)) * x.max()
+            with torch.enable_grad():
+                z = cond(x.sum() > 2, lambda x: NET(x) * 2, lambda x: x.cos(), (x,))
+        return y * x + z
+
+    for fn in (decorated, block):
+        compiled = minicompile.compile(fn, fullgraph=True)
+        for x in (X, X + 1):
+            assert_same(compiled(x), fn(x, plain_cond, plain_loop))
+            assert torch.is_grad_enabled()
+        found = []
+        for run, args in ((compiled, ()), (fn, (plain_cond, plain_loop))):
+            x = X.clone().requires_grad_()
+            NET.zero_grad()
+            result = run(x, *args)
+            if result.requires_grad:
+                result.sum().backward()
+            found.append((result.detach(), result.requires_grad, x.grad, NET.weight.grad))
+        torch.testing.assert_close(*found)
+        kinds = [type(graph.compiled).__name__ for entry in compiled.entries for graph in entry.graphs]
+        assert set(kinds) == {"ChainedGraph"}
+
+
 def test_other_sizes() -> None:
     def fn(x: Tensor) -> Any:
         y = torch.cond(x.sum() > 2, lambda x: x.sin() * x.shape[0], lambda x: x.cos(), (x,))
