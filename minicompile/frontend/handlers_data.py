@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..guards.kinds import GlobalAbsentGuard
-from .breaks import Break, BreakKind, unsupported
+from .breaks import Break, BreakKind, UserError, unsupported
 from .interpreter import opcode
 from .operators import BY_SYMBOL, UNARY, binary, same, unary
 from .sources import BuiltinSource, GlobalSource
@@ -465,9 +465,20 @@ def _method(tr: Tracer, owner: Value, name: str, *args: Value) -> None:
 # ---- unpacking ----
 
 
+def _unpacked(tr: Tracer, value: Value) -> list[Value]:
+    """The elements of what is unpacked; of what has none, Python says so in other words here than elsewhere."""
+    try:
+        return value.items(tr)
+    except UserError as error:
+        kind = value.python_type()
+        if error.cls is not TypeError or hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"):
+            raise
+    fail(TypeError(f"cannot unpack non-iterable {kind.__name__} object"), is_exact=True)
+
+
 @opcode("UNPACK_SEQUENCE")
 def _unpack_sequence(tr: Tracer, frame: Frame, count: int) -> None:
-    items = frame.pop(tr).items(tr)
+    items = _unpacked(tr, frame.pop(tr))
     if len(items) != count:
         many = f"too many values to unpack (expected {count})"
         few = f"not enough values to unpack (expected {count}, got {len(items)})"
@@ -478,7 +489,7 @@ def _unpack_sequence(tr: Tracer, frame: Frame, count: int) -> None:
 @opcode("UNPACK_EX")
 def _unpack_ex(tr: Tracer, frame: Frame, arg: int) -> None:
     before, after = arg & 0xFF, arg >> 8
-    items = frame.pop(tr).items(tr)
+    items = _unpacked(tr, frame.pop(tr))
     if len(items) < before + after:
         few = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
         fail(ValueError(few), is_exact=True)

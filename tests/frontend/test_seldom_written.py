@@ -124,7 +124,7 @@ def texts_of_errors_that_tracing_meets(x):
     def text_of(risky):
         try:
             risky()
-        except (AttributeError, ValueError) as error:
+        except (AttributeError, ValueError, TypeError) as error:
             return str(error), error.args
 
     def unpacked(items, starred):
@@ -135,10 +135,11 @@ def texts_of_errors_that_tracing_meets(x):
 
     made, wanted = Base(), "missing"
     texts = [text_of(lambda: getattr(owner, wanted)) for owner in (made, x, [], MODULE)]
-    return x, texts, [text_of(lambda: unpacked(items, starred)) for items, starred in (("a", 0), ("abc", 0), ("a", 1))]
+    return x, texts, [text_of(lambda: unpacked(items, starred)) for items, starred in ODD]
 
 
 MODULE = torch.nn.ReLU()
+ODD = (("a", 0), ("abc", 0), ("a", 1), (5, 0), (None, 1))
 
 
 @broken(X)
