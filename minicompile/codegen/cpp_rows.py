@@ -18,7 +18,7 @@ import torch
 from ..ir.ops import POINTWISE, SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
-from . import cpp_gathers, cpp_lanes, cpp_softmaxes
+from . import cpp_gathers, cpp_lanes, cpp_softmaxes, cpp_squares
 from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
@@ -127,7 +127,7 @@ class RowPrinter:
 
     calls_blocks = True
     stores_past_caches = True
-    joins_softmaxes = True
+    joins_loops = True
 
     def __init__(self, kernel: Kernel, at_once: int = 1) -> None:
         """`at_once`: rows that one row of the kernel stands for (row_pairs.py)."""
@@ -141,8 +141,9 @@ class RowPrinter:
         self.traffic = self.plan_traffic()
         self.gathers = cpp_gathers.gathers(self)
         self.streamed = self._stored_past_caches()
-        self.online = cpp_softmaxes.online_sums(self) if self.joins_softmaxes else {}
-        self.exp_sums = cpp_softmaxes.exp_sums(self) if self.joins_softmaxes else {}
+        self.online = cpp_softmaxes.online_sums(self) if self.joins_loops else {}
+        self.exp_sums = cpp_softmaxes.exp_sums(self) if self.joins_loops else {}
+        self.deviations = cpp_squares.deviations(self) if self.joins_loops else {}
         self.tops = cpp_softmaxes.tops(self)
         self.out = Lines()
         self.is_fast = False
@@ -344,6 +345,8 @@ class RowPrinter:
         self.out.add(*(self._declare_carry(value) for value in loop if self._is_scanned(value, k)))
         if self.splits_row:
             self._split_pass(k, loop, accumulators)
+        elif k in self.deviations:
+            cpp_squares.print_without_loop(self, k, accumulators, lambda: self._pass(k, loop, accumulators))
         else:
             self._pass(k, loop, accumulators)
         self.out.add(*(acc.finish() for acc in accumulators))
@@ -351,7 +354,9 @@ class RowPrinter:
     def _accumulators(self, k: int, loop: Sequence[Value]) -> list[Accumulator]:
         if k in self.online:
             return [self.online[k]]
-        return [Accumulator(value, self.names[value]) for value in loop if value.op == "reduce"]
+        reduced = [value for value in loop if value.op == "reduce"]
+        squares = [found for value in reduced if (found := cpp_squares.of_squares(self, value)) is not None]
+        return [*(Accumulator(value, self.names[value]) for value in reduced), *squares]
 
     def _computed(self, k: int, loop: Sequence[Value]) -> list[Value]:
         """The values that loop k computes, and does not read back from where an earlier loop kept them."""
@@ -389,11 +394,11 @@ class RowPrinter:
         if k in self.online or k in self.exp_sums or k in self.tops:
             return cpp_softmaxes.BLOCK
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
-        if self._has_lanes(self.inner[-1], k, loop):
+        if self.has_lanes(self.inner[-1], k, loop):
             return cpp_lanes.run_length(self.inner[-1])
         return BLOCK if not rounds or self.has_block_calls(k, loop) else RUN
 
-    def _has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
+    def has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         """Whether the loop keeps an accumulator for each lane (cpp_lanes.py); one of a form of its own does not."""
         return axis is not None and self.is_plain(k, loop) and cpp_lanes.pay(axis, loop)
 
@@ -421,7 +426,7 @@ class RowPrinter:
         if axis is not None and k in self.online:
             cpp_softmaxes.print_online(self, axis, part.begin, part.end, k)
             return
-        lanes = self._has_lanes(axis, k, loop)
+        lanes = self.has_lanes(axis, k, loop)
         self.out.add(*(acc.declare_run(wide=lanes or k in self.exp_sums) for acc in accumulators))
         if accumulators and axis is not None and not lanes and not self._is_blocked(axis, k, loop):
             self.fetch_ahead(axis, part.begin, part.end, k)
@@ -451,7 +456,7 @@ class RowPrinter:
         if not scans and self._is_blocked(axis, k, loop):
             far = "reduction(|:far)" if self.is_fast else ""
             BlockLoop(self, axis, k, loop, self.has_block_calls(k, loop)).print(begin, end, part.accumulators, far)
-        elif self._has_lanes(axis, k, loop):
+        elif self.has_lanes(axis, k, loop):
             fetch = partial(self.fetch_ahead, axis, k=k)
             cpp_lanes.print_run(self.out, axis, begin, end, part.accumulators, partial(self._block, loop, k), fetch)
         else:
@@ -524,7 +529,9 @@ class RowPrinter:
             buffer, index = value.attrs["buffer"], value.attrs["index"]
             return f"{buffer.name}[{index.text('cpp')}] = {store_text(buffer.dtype, args[0])};"
         if value.op == "reduce":
-            return Accumulator(value, self.names[value]).take(args[0])
+            squares = cpp_squares.of_squares(self, value)
+            and_square = f" {squares.take(f'{args[0]} * {args[0]}')}" if squares is not None else ""
+            return Accumulator(value, self.names[value]).take(args[0]) + and_square
         name, kept = self.names[value], self.kept.get(value)
         if kept is not None and self.stages.kept[value] < k:
             return f"const {CPP_TYPES[value.dtype]} {name} = {kept}[{self.position()}];"

@@ -25,7 +25,7 @@ class ScanPrinter(RowPrinter):
     """See the module's docstring."""
 
     stores_past_caches = False
-    joins_softmaxes = False
+    joins_loops = False
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)

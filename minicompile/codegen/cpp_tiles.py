@@ -61,7 +61,7 @@ class TilePrinter(RowPrinter):
     """See the module's docstring."""
 
     calls_blocks = False  # rows of a tile are short
-    joins_softmaxes = False
+    joins_loops = False
 
     def __init__(self, kernel: Kernel, across: Axis) -> None:
         self.across = across
