@@ -151,10 +151,8 @@ def report(everything: dict[str, Any], known: set[str]) -> None:
     for name in sorted(known - mine):
         print(f"  {name}: {_why(seen[name])}")
     print(f"operators: {len(everything)}; in our kernels: {len(mine)}")
-    print(
-        f"in torch.compile's own kernels: {len(known)}; of these in ours: {len(both)} "
-        f"({100 * len(both) / max(len(known), 1):.1f} %)"
-    )
+    print(f"in torch.compile's own kernels: {len(known)}; of these in ours: {len(both)} "
+          f"({100 * len(both) / max(len(known), 1):.1f} %)")
 
 
 def _why(seen: Seen) -> str:

@@ -65,7 +65,9 @@ def batch(plan: FusionPlan, lowered: dict[Unit, Lowered], at_most: int) -> Batch
 # --- which ----------------------------------------------------------------------------------------------------------
 
 
-def _alike(units: Sequence[Unit], lowered: dict[Unit, Lowered], before: Mapping[Unit, set[Unit]]) -> list[list[Unit]]:
+def _alike(
+    units: Sequence[Unit], lowered: dict[Unit, Lowered], before: Mapping[Unit, set[Unit]]
+) -> list[list[Unit]]:
     depth: dict[Unit, int] = {}
     read = set().union(*before.values()) if before else set()
     groups: dict[Any, list[Unit]] = {}

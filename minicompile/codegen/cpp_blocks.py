@@ -84,7 +84,11 @@ def block_function(value: Value, alone: bool = False) -> str | None:
 
 def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
     """Whether this processor has block functions that beat the scalar ones, and the loop work for them."""
-    return axis is not None and axis.hint >= SHORTEST and any(block_function(value) is not None for value in loop)
+    return (
+        axis is not None
+        and axis.hint >= SHORTEST
+        and any(block_function(value) is not None for value in loop)
+    )
 
 
 def has_rest_apart(axis: Axis, step: int) -> bool:

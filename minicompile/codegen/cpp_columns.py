@@ -109,10 +109,8 @@ class ColumnPrinter(RowPrinter):
         self.current = k
         accumulators = [Accumulator(value, self.names[value]) for value in loop if value.op == "reduce"]
         for acc in accumulators:
-            self.out.add(
-                f"alignas(64) {acc.total_type} total_{acc.name}[{self.tile}];",
-                f"alignas(64) {acc.type} run_{acc.name}[{self.tile}];",
-            )
+            self.out.add(f"alignas(64) {acc.total_type} total_{acc.name}[{self.tile}];",
+                         f"alignas(64) {acc.type} run_{acc.name}[{self.tile}];")
         self._fill("total", accumulators)
         for axis in self.inner[:-1]:
             self.out.open(self._for(axis))
@@ -120,11 +118,8 @@ class ColumnPrinter(RowPrinter):
         for _ in self.inner[:-1]:
             self.out.close()
         for acc in accumulators:
-            self.out.add(
-                "#pragma omp simd",
-                f"for (int64_t lane = 0; lane < lanes; ++lane) "
-                f"rows_{acc.name}[lane] = ({acc.type})total_{acc.name}[lane];",
-            )
+            self.out.add("#pragma omp simd", f"for (int64_t lane = 0; lane < lanes; ++lane) "
+                         f"rows_{acc.name}[lane] = ({acc.type})total_{acc.name}[lane];")
 
     def _fill(self, what: str, accumulators: Sequence[Accumulator]) -> None:
         for acc in accumulators:
@@ -143,10 +138,8 @@ class ColumnPrinter(RowPrinter):
             self.out.close()
             for acc in accumulators:
                 joined = acc.combined(f"total_{acc.name}[lane]", f"run_{acc.name}[lane]")
-                self.out.add(
-                    "#pragma omp simd",
-                    f"for (int64_t lane = 0; lane < lanes; ++lane) total_{acc.name}[lane] = {joined};",
-                )
+                self.out.add("#pragma omp simd",
+                             f"for (int64_t lane = 0; lane < lanes; ++lane) total_{acc.name}[lane] = {joined};")
 
     def statement(self, value: Value, k: int) -> str:
         if value.op == "reduce":

@@ -81,12 +81,9 @@ def print_run(
     out.close()
     out.close()
     clauses = " ".join(acc.clause() for acc in accumulators)
-    out.add(
-        f"#pragma omp simd {clauses}",
-        f"for (int64_t lane = 0; lane < {lanes}; ++lane) {{ "
-        + " ".join(acc.take_lane() for acc in accumulators)
-        + " }",
-    )
+    out.add(f"#pragma omp simd {clauses}",
+            f"for (int64_t lane = 0; lane < {lanes}; ++lane) {{ "
+            + " ".join(acc.take_lane() for acc in accumulators) + " }")
     if isinstance(axis.size, int) and axis.size % lanes == 0:
         return
     out.add(f"#pragma omp simd {clauses}")

@@ -313,9 +313,8 @@ class RowPrinter:
         self.out.add("int failed = 0;", f"#pragma omp parallel{self._if_worth_it()}")
         self.out.open("")
         self._allocate()
-        self.out.add(
-            f"const bool missing = {self._missing()};", "if (missing) __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);"
-        )
+        self.out.add(f"const bool missing = {self._missing()};",
+                     "if (missing) __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);")
         self._row_loop("for", "if (missing) continue;")  # a shared loop must be met by every thread
         self.out.add(self._free())
         self.out.close()
@@ -479,11 +478,9 @@ class RowPrinter:
         size = dim_text(axis.size, "cpp")
         self.out.add(f"const int64_t chunks{k} = ({size} + {CHUNK - 1}) / {CHUNK};")
         for acc in accumulators:
-            self.out.add(
-                f"{acc.total_type} *parts_{acc.name} = ({acc.total_type} *)"
-                f"__builtin_malloc(sizeof({acc.total_type}) * (chunks{k} + 1));",
-                f"if (!parts_{acc.name}) return 1;",
-            )
+            self.out.add(f"{acc.total_type} *parts_{acc.name} = ({acc.total_type} *)"
+                         f"__builtin_malloc(sizeof({acc.total_type}) * (chunks{k} + 1));",
+                         f"if (!parts_{acc.name}) return 1;")
         with self._threads("parallel for", 1):
             self.out.open(f"for (int64_t chunk = 0; chunk < chunks{k}; ++chunk)")
             self.out.add(*(acc.declare_total() for acc in accumulators))
@@ -511,10 +508,8 @@ class RowPrinter:
     def ask(self, axis: Axis, begin: str, end: str, buffer: Buffer, place: str, cache: Literal["L1", "L2"]) -> None:
         """Prefetch the lines of a buffer from `place` on, an index over the axis."""
         name, step, locality = axis.name, LINE // buffer.dtype.itemsize, {"L1": 3, "L2": 2}[cache]
-        self.out.add(
-            f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
-            f"__builtin_prefetch({buffer.name} + {place}, 0, {locality});"
-        )
+        self.out.add(f"for (int64_t {name} = {begin}; {name} < {end}; {name} += {step}) "
+                     f"__builtin_prefetch({buffer.name} + {place}, 0, {locality});")
 
     # --- instructions -------------------------------------------------------------------------------------------
 

@@ -68,10 +68,8 @@ class ScanPrinter(RowPrinter):
         for value in loop:
             if value.op == "scan":
                 declared, _, start = self._declare_carry(value).rstrip(";").partition(" = ")
-                self.out.add(
-                    f"{declared}[{TOGETHER}];",
-                    f"for (int lane = 0; lane < {TOGETHER}; ++lane) carry_{self.names[value]}[lane] = {start};",
-                )
+                self.out.add(f"{declared}[{TOGETHER}];", f"for (int lane = 0; lane < {TOGETHER}; ++lane) "
+                             f"carry_{self.names[value]}[lane] = {start};")
         self.out.open(self._for(self.inner[0]))
         self.out.add(f"#pragma GCC unroll {TOGETHER}")
         self.out.open(f"for (int lane = 0; lane < {TOGETHER}; ++lane)")

@@ -65,11 +65,9 @@ class OnlineSum(Accumulator):
     def finish(self) -> str:
         """Infinite maxima count as 0 in `torch.logsumexp`."""
         finite = is_finite_maximum(self.value.args[0].args[0].args[1])
-        return (
-            f"const float {self.top} = mc_online_top({self.total}); "
-            f"const double total_{self.name} = mc_online_sum({self.total}, {str(finite).lower()}); "
-            f"const float {self.name} = (float)total_{self.name};"
-        )
+        return (f"const float {self.top} = mc_online_top({self.total}); "
+                f"const double total_{self.name} = mc_online_sum({self.total}, {str(finite).lower()}); "
+                f"const float {self.name} = (float)total_{self.name};")
 
 
 @dataclass(frozen=True)
@@ -190,10 +188,8 @@ def print_exp_sum(rows: RowPrinter, axis: Axis, begin: str, end: str, k: int) ->
         _print_elements(rows, axis, (begin, end), k, _before(rows.stages.loops[k], sum), sum.element)
     _print_fetch(rows, axis, begin, k)
     target = "nullptr" if kept is None else f"&{kept}[{rows.position()}]"
-    rows.out.add(
-        f"run_{name[sum.total]} += mc_exp_sum<{str(kept is not None).lower()}>"
-        f"(block, {top}, {target}, {end} - {begin}, fetch);"
-    )
+    rows.out.add(f"run_{name[sum.total]} += mc_exp_sum<{str(kept is not None).lower()}>"
+                 f"(block, {top}, {target}, {end} - {begin}, fetch);")
     rows.out.close()
 
 

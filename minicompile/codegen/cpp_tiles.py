@@ -115,10 +115,8 @@ class TilePrinter(RowPrinter):
             start, stride = f"&{right[:-1]}", dim_text(index.coefficient(b), "cpp")
         else:
             start, stride = self._converted(value, right), str(ACROSS)
-        self.out.add(
-            f"{{ const int64_t {a} = {a}_first, {b} = {b}_first; "
-            f"mc_transpose({start}, {stride}, {self._tile(value)}, {ALONG}, {a}_end - {a}, {b}_end - {b}); }}"
-        )
+        self.out.add(f"{{ const int64_t {a} = {a}_first, {b} = {b}_first; "
+                     f"mc_transpose({start}, {stride}, {self._tile(value)}, {ALONG}, {a}_end - {a}, {b}_end - {b}); }}")
 
     def _converted(self, value: Value, right: str) -> str:
         """A copy of the tile as it lies."""
@@ -162,10 +160,8 @@ class TilePrinter(RowPrinter):
             return
         index = value.attrs["index"].renamed({axis: f"ahead_{axis}" for axis in place}).text("cpp")
         places = ", ".join(f"ahead_{axis} = {text}" for axis, text in place.items())
-        self.out.add(
-            f"for (int64_t line = {first}; line < {last}; ++line) {{ "
-            f"const int64_t {places}; __builtin_prefetch({buffer.name} + {index}, 0, 2); }}"
-        )
+        self.out.add(f"for (int64_t line = {first}; line < {last}; ++line) {{ "
+                     f"const int64_t {places}; __builtin_prefetch({buffer.name} + {index}, 0, 2); }}")
 
     def _tile(self, value: Value) -> str:
         return f"tile_{self.names[value]}"

@@ -144,8 +144,7 @@ class _Fusion:
         """Whether a reader sees a part of the node, or sees it in an order that needs memory."""
         return any(
             view.op == "slice" or (view.op == "reshape" and view.args[0].op != node.op)
-            for user in self.users[node]
-            for view in _chain(user, node)
+            for user in self.users[node] for view in _chain(user, node)
         )
 
     def _make_units(self) -> None:

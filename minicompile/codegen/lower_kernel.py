@@ -90,8 +90,7 @@ class _Lowering:
         inner: dict[int, str] = {}
         stores, loads = list(self.stores.values()), list(self.loads.values())
         for kind, atoms, references in (
-            ("parallel", self.it.parallel, stores + loads),
-            ("reduce", self.it.reduce, loads + stores),
+            ("parallel", self.it.parallel, stores + loads), ("reduce", self.it.reduce, loads + stores)
         ):
             for run in self._merged(self._ordered(atoms, references), stores + loads):
                 name = f"{kind[0]}{len([axis for axis in axes if axis.kind == kind])}"
@@ -132,7 +131,9 @@ class _Lowering:
 
     # --- instructions -------------------------------------------------------------------------------------------
 
-    def _emit(self, op: str, args: tuple[Value, ...], register: torch.dtype, node: Node, /, **attrs: Any) -> Value:
+    def _emit(
+        self, op: str, args: tuple[Value, ...], register: torch.dtype, node: Node, /, **attrs: Any
+    ) -> Value:
         """Append an instruction, or find the equal one already there (a store is never equal to another)."""
         key = (op, args, register, tuple(sorted((k, _key(v)) for k, v in attrs.items())))
         value = self.values.get(key)
@@ -194,14 +195,8 @@ class _Lowering:
                 index = added(index, scaled(affine, stride))
         operands = (*(arg for arg, _ in rest), *args[len(load.indexed) :])
         return self._emit(
-            "load",
-            operands,
-            register_dtype(node.tensor.dtype),
-            node,
-            buffer=self._buffer(load.base, False),
-            index=index,
-            strides=tuple(stride for _, stride in rest),
-            masked=node.attrs["masked"],
+            "load", operands, register_dtype(node.tensor.dtype), node, buffer=self._buffer(load.base, False),
+            index=index, strides=tuple(stride for _, stride in rest), masked=node.attrs["masked"],
         )
 
     def _cast(self, value: Value, node: Node, source: torch.dtype) -> Value:
@@ -239,13 +234,8 @@ class _Lowering:
     def _store(self, node: Node) -> None:
         block = bool(self.it.reduce & set(self.it.atoms_of(self.it.dims[node])))
         self._emit(
-            "store",
-            (self.values[node],),
-            node.tensor.dtype,
-            node,
-            buffer=self._buffer(node, True),
-            index=self._affine(self.stores[node]),
-            block=block,
+            "store", (self.values[node],), node.tensor.dtype, node,
+            buffer=self._buffer(node, True), index=self._affine(self.stores[node]), block=block,
         )
 
 

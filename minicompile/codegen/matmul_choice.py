@@ -70,8 +70,7 @@ def configs(kernel: Product) -> list[Config]:
     wide = kernel.dtype == torch.float32
     found = {
         replace(c, terms=min(c.terms // 2 if wide else c.terms, terms))
-        for c in CONFIGS
-        if c.rows <= rows and c.columns <= columns
+        for c in CONFIGS if c.rows <= rows and c.columns <= columns
     }
 
     def waste(config: Config) -> tuple[float, int]:

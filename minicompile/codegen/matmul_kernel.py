@@ -220,14 +220,8 @@ class _Merger:
     # --- both ---------------------------------------------------------------------------------------------------
 
     def _tile(
-        self,
-        prefix: str,
-        across: str,
-        address: Affine,
-        digits: Mapping[str, tuple[int, int]],
-        axes: Sequence[Axis],
-        body: Iterable[Value],
-        result: Value | None,
+        self, prefix: str, across: str, address: Affine, digits: Mapping[str, tuple[int, int]], axes: Sequence[Axis],
+        body: Iterable[Value], result: Value | None,
     ) -> Tile:
         sizes = {"z": self.z, "m": self.m, "n": self.n, "k": self.k, "j": self.k}
         dimensions = tuple(Axis(name, sizes[name], "parallel", sizes[name]) for name in ("z", *across))
@@ -242,7 +236,9 @@ class _Merger:
             self.buffers[key] = Buffer(name, node.tensor.dtype, node.tensor.numel, output)
         return self.buffers[key]
 
-    def _moved(self, low: Lowered, given: dict[Value, Value], prefix: str) -> tuple[list[Value], dict[Value, Value]]:
+    def _moved(
+        self, low: Lowered, given: dict[Value, Value], prefix: str
+    ) -> tuple[list[Value], dict[Value, Value]]:
         """A kernel's body over the product's buffers, without the stores of a factor; and old value → new."""
         nodes = {buffer: node for buffer, node in zip(low.kernel.buffers, low.nodes, strict=True)}
         renamed, body = dict(given), []

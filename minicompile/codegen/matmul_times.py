@@ -77,7 +77,9 @@ def _key(candidates: Sequence[Candidate], texts: Texts, device: torch.device) ->
     return "products-" + hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
-def measured(candidates: Sequence[Candidate], texts: Texts, views: Views, device: torch.device) -> list[float]:
+def measured(
+    candidates: Sequence[Candidate], texts: Texts, views: Views, device: torch.device
+) -> list[float]:
     """Median milliseconds of each candidate; infinite for one that cannot be built."""
     with torch.cuda.device(device), ThreadPoolExecutor(max_workers=8) as pool:
         launchers = {low: launcher_of(text) for low, text in texts.items()}

@@ -142,9 +142,8 @@ class _Prepare:
                 space.unify(dims, atoms)
             return node
         except NoCommonRefinement:
-            return keep(
-                node, substitute(node.args, {arg: self._copy(arg) if arg in ragged else arg for arg in node.operands()})
-            )
+            return keep(node, substitute(node.args, {arg: self._copy(arg) if arg in ragged else arg
+                                                     for arg in node.operands()}))
 
     def finish(self, graph: Graph) -> Graph:
         """Outputs and written values."""

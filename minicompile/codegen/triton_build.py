@@ -94,3 +94,4 @@ def interpret(kernel: Kernel, *args: Any) -> None:
     text = print_triton(kernel)
     (function,) = load_functions([text])
     Launcher(text, function)(*args)
+

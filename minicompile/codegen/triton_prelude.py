@@ -85,11 +85,8 @@ def mc_and(x, y):
 def mc_divisor_scale(x):
     """A power of two with which x has a reciprocal that neither overflows nor is subnormal."""
     a = tl.abs(x)
-    return tl.where(
-        a < 5.421010862427522e-20,
-        18446744073709551616.0,
-        tl.where(a > 18446744073709551616.0, 5.421010862427522e-20, 1.0),
-    )
+    return tl.where(a < 5.421010862427522e-20, 18446744073709551616.0, tl.where(a > 18446744073709551616.0,
+                    5.421010862427522e-20, 1.0))
 
 
 @triton.jit

@@ -41,14 +41,8 @@ POINTERS = {
 }
 
 COMBINE = {
-    "sum": "mc_add",
-    "prod": "mc_mul",
-    "amax": "mc_maximum",
-    "amin": "mc_minimum",
-    "any": "mc_or",
-    "all": "mc_and",
-    "add": "mc_add",
-    "mul": "mc_mul",
+    "sum": "mc_add", "prod": "mc_mul", "amax": "mc_maximum", "amin": "mc_minimum", "any": "mc_or", "all": "mc_and",
+    "add": "mc_add", "mul": "mc_mul",
 }
 """Reduction, or a scan's `combine` → the prelude's function that joins two values."""
 

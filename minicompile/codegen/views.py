@@ -48,7 +48,9 @@ def through(view: StridedView, node: Node) -> StridedView:
         return StridedView(tuple(dims[dim] for dim in node.attrs["dims"]), view.offset)
     if node.op == "expand":
         pairs = zip(dims, node.tensor.shape, node.args[0].tensor.shape, strict=True)
-        return StridedView(tuple(((new, 0),) if old == 1 and new != 1 else dim for dim, new, old in pairs), view.offset)
+        return StridedView(
+            tuple(((new, 0),) if old == 1 and new != 1 else dim for dim, new, old in pairs), view.offset
+        )
     if node.op == "reshape":
         return _reshaped(view, node.tensor.shape)
     if node.op == "slice":

@@ -45,15 +45,8 @@ _JUMPS = frozenset(
 _NO_FALL_THROUGH = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 _READS = frozenset(
     {
-        "LOAD_FAST",
-        "DELETE_FAST",
-        "LOAD_FAST_AND_CLEAR",
-        "LOAD_DEREF",
-        "STORE_DEREF",
-        "DELETE_DEREF",
-        "LOAD_CLOSURE",
-        "LOAD_CLASSDEREF",
-        "LOAD_FROM_DICT_OR_DEREF",
+        "LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE",
+        "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF",
     }  # fmt: skip
 )
 

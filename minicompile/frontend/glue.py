@@ -207,3 +207,4 @@ class Glue:
             self.replayed[len(self.lines)] = EffectRecord(effect.statement(), effect.place)
             self.lines.append(line)
         self.lines.extend(self._late)
+

@@ -77,7 +77,9 @@ def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value
     return tr.torch_call(op, [left, right], {})
 
 
-def _tensor_with_object(tr: Tracer, op: Callable[..., Any], left: Value, right: Value, other: ObjectValue) -> Value:
+def _tensor_with_object(
+    tr: Tracer, op: Callable[..., Any], left: Value, right: Value, other: ObjectValue
+) -> Value:
     """A tensor and an object that a tensor's operators know nothing of: it is the object that answers."""
     if hasattr(other.cls, "__torch_function__"):
         raise unsupported(f"{op.__name__} with {other.describe()}, which overrides torch, cannot be traced.")

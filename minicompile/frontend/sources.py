@@ -230,7 +230,7 @@ class GlobalSource(Source):
     base: Source | None = None
 
     def expr_over(self, base: str) -> str:
-        return f"{_dict_of(base, '__globals__', '__globals__')}[{self.global_name!r}]"
+        return f'{_dict_of(base, "__globals__", "__globals__")}[{self.global_name!r}]'
 
     def path(self) -> str:
         return self.global_name
@@ -263,7 +263,7 @@ class BuiltinSource(Source):
     base: Source | None = None
 
     def expr_over(self, base: str) -> str:
-        return f"{_dict_of(base, '__builtins__', '__builtins_dict__')}[{self.builtin_name!r}]"
+        return f'{_dict_of(base, "__builtins__", "__builtins_dict__")}[{self.builtin_name!r}]'
 
     def path(self) -> str:
         return self.builtin_name

@@ -55,7 +55,9 @@ class OpenNumbers:
         ]
         return numbers + sizes
 
-    def with_varying(self, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]) -> OpenNumbers:
+    def with_varying(
+        self, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]
+    ) -> OpenNumbers:
         """Open as well whatever these values have otherwise than one of the entries expects."""
         frame = FrameValues(func, values)
         numbers, sizes = set(self.numbers), dict(self.sizes)

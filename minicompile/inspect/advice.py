@@ -43,7 +43,9 @@ def advise(records: Iterable[BreakRecord]) -> list[Advice]:
         if key not in rows:
             source = linecache.getline(record.file, record.line).strip()
             rewrite = suggestion(record.kind, source) or record.hint
-            rows[key] = Advice(*key[:2], record.location.function, source, record.kind.value, record.reason, rewrite)
+            rows[key] = Advice(
+                *key[:2], record.location.function, source, record.kind.value, record.reason, rewrite
+            )
     return list(rows.values())
 
 

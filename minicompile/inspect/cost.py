@@ -91,6 +91,8 @@ def extern_flops(node: Node, symbols: Mapping[str, int]) -> int:
         return 0
 
 
+
+
 def _shape(arg: Any, symbols: Mapping[str, int]) -> Any:
     if isinstance(arg, Node) and isinstance(arg.type, TensorType):
         return tuple(_number(size, symbols) for size in arg.type.shape)

@@ -86,13 +86,10 @@ def _panes(
     yield "native", [_native(number, half) for number, half in halves if half.kernels]
     yield "wrapper", [named_listing(_half(n, half), n, half.wrapper_source, [half], n) for n, half in halves]
     yield "glue", list(_glue(explanation))
-    yield (
-        "guards",
-        [
-            Listing(entry.name, [[_plain(str(guard)), [], []] for guard in entry.guards], number)
-            for number, entry in enumerate(explanation.entries)
-        ],
-    )
+    yield "guards", [
+        Listing(entry.name, [[_plain(str(guard)), [], []] for guard in entry.guards], number)
+        for number, entry in enumerate(explanation.entries)
+    ]
 
 
 def _half(number: int, half: CompiledGraph) -> str:
@@ -202,7 +199,9 @@ def _drawings(explanation: Explanation, halves: Halves) -> Iterator[tuple[str, s
             yield f"{_half(number, half)}: IR by kernel", svg
 
 
-def _recording(made: Recording, codes: list[CodeType], entries: list[Entry], texts: dict[str, int]) -> dict[str, Any]:
+def _recording(
+    made: Recording, codes: list[CodeType], entries: list[Entry], texts: dict[str, int]
+) -> dict[str, Any]:
     """A step is [code, offset, line key, depth, stack, variables, journal, nodes]; code -1 is torch's own."""
     numbers = {id(code): number for number, code in enumerate(codes)}
 

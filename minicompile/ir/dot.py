@@ -27,16 +27,9 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "png", "pdf")
 
 COLOURS = {
-    "input": "#d9e8f6",
-    "output": "#d9e8f6",
-    "pointwise": "#d5ecd4",
-    "reduction": "#fbe3c0",
-    "view": "#eeeeee",
-    "creation": "#f4f4d7",
-    "extern": "#f6d5d5",
-    "call": "#d5ecd4",
-    "gather": "#e6dbf2",
-    "scan": "#fbe3c0",
+    "input": "#d9e8f6", "output": "#d9e8f6", "pointwise": "#d5ecd4", "reduction": "#fbe3c0", "view": "#eeeeee",
+    "creation": "#f4f4d7", "extern": "#f6d5d5", "call": "#d5ecd4",
+    "gather": "#e6dbf2", "scan": "#fbe3c0",
 }
 """Fill colour per kind of node."""
 
@@ -88,7 +81,9 @@ def _digraph(name: str) -> graphviz.Digraph:
     return graphviz.Digraph(name, graph_attr={"rankdir": "TB"}, node_attr=style, edge_attr={"color": "#666666"})
 
 
-def _box(drawing: graphviz.Digraph, name: str, nodes: list[Node], ids: dict[Node, str], colour: str | None) -> None:
+def _box(
+    drawing: graphviz.Digraph, name: str, nodes: list[Node], ids: dict[Node, str], colour: str | None
+) -> None:
     """The nodes of one kernel in a labelled box; nodes of no kernel stand free."""
     if not name:
         for node in nodes:

@@ -76,33 +76,10 @@ def _rows() -> list[ScalarOp]:
         ScalarOp("sign", 1, t.sign, "mc_sign({0})", "mc_sign({0})", cost=2),
         ScalarOp("relu", 1, t.relu, "mc_relu({0})", "mc_relu({0})", cost=2),  # NaN stays NaN
         # --- floating functions ---------------------------------------------------------------------------------
-        *(
-            _unary(name, getattr(t, name))
-            for name in (
-                "exp",
-                "exp2",
-                "expm1",
-                "log",
-                "log2",
-                "log10",
-                "log1p",
-                "sin",
-                "cos",
-                "tan",
-                "asin",
-                "acos",
-                "atan",
-                "sinh",
-                "cosh",
-                "tanh",
-                "asinh",
-                "acosh",
-                "atanh",
-                "sigmoid",
-                "erf",
-                "erfc",
-            )
-        ),
+        *(_unary(name, getattr(t, name)) for name in (
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+            "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc",
+        )),
         _unary("sqrt", t.sqrt, cost=4, triton="mc_sqrt({0})"),
         _unary("rsqrt", t.rsqrt, cost=6),
         ScalarOp("reciprocal", 1, t.reciprocal, "({t})1 / {0}", "mc_div(1.0, {0})", "f", cost=4),
@@ -111,24 +88,14 @@ def _rows() -> list[ScalarOp]:
         ScalarOp("isnan", 1, t.isnan, "(unsigned char)({0} != {0})", "({0} != {0})", "f", "bool"),
         ScalarOp("isinf", 1, t.isinf, "mc_isinf({0})", "mc_isinf({0})", "f", "bool", 2),
         # --- comparison and logic -------------------------------------------------------------------------------
-        _compare("eq", t.eq, "=="),
-        _compare("ne", t.ne, "!="),
-        _compare("lt", t.lt, "<"),
-        _compare("le", t.le, "<="),
-        _compare("gt", t.gt, ">"),
-        _compare("ge", t.ge, ">="),
+        _compare("eq", t.eq, "=="), _compare("ne", t.ne, "!="), _compare("lt", t.lt, "<"),
+        _compare("le", t.le, "<="), _compare("gt", t.gt, ">"), _compare("ge", t.ge, ">="),
         ScalarOp("logical_not", 1, t.logical_not, "(unsigned char)({0} == 0)", "({0} == 0)", "fib", "bool"),
         _logical("logical_and", t.logical_and, "&"),
         _logical("logical_or", t.logical_or, "|"),
         _logical("logical_xor", t.logical_xor, "^"),
-        ScalarOp(
-            "bitwise_not",
-            1,
-            t.bitwise_not,
-            {"i": "~{0}", "b": "(unsigned char)({0} ^ 1)"},
-            {"i": "~{0}", "b": "({0} == 0)"},
-            "ib",
-        ),
+        ScalarOp("bitwise_not", 1, t.bitwise_not, {"i": "~{0}", "b": "(unsigned char)({0} ^ 1)"},
+                 {"i": "~{0}", "b": "({0} == 0)"}, "ib"),
         _binary("bitwise_and", t.bitwise_and, "{0} & {1}", kinds="ib"),
         _binary("bitwise_or", t.bitwise_or, "{0} | {1}", kinds="ib"),
         _binary("bitwise_xor", t.bitwise_xor, "{0} ^ {1}", kinds="ib"),
@@ -237,7 +204,6 @@ who returns it returns it as it is. `effect=True`
 marks calls that do more than return a value (random numbers, in-place): all of them run, once, in order.
 
 getitem (args: extern node, index)."""
-
 
 def is_pointwise(op: str) -> bool:
     return op in POINTWISE or op == "cast"

@@ -28,19 +28,8 @@ from .types import SizeType, TensorType, contiguous_strides
 
 _WIDTH = 96
 _INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
+    "ge": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
 }
 _PREFIX = {"neg": "-", "bitwise_not": "~"}
 

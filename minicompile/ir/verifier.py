@@ -244,17 +244,8 @@ def _getitem(node: Node) -> None:
 
 
 _RULES: dict[str, Callable[[Node], None]] = {
-    "cast": _cast,
-    "reshape": _reshape,
-    "permute": _permute,
-    "expand": _expand,
-    "slice": _slice,
-    "gather": _gather,
-    "full": _full,
-    "iota": _iota,
-    "constant": _constant,
-    "extern": _extern,
-    "getitem": _getitem,
+    "cast": _cast, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "gather": _gather,
+    "full": _full, "iota": _iota, "constant": _constant, "extern": _extern, "getitem": _getitem,
 }
 
 

@@ -77,10 +77,8 @@ def _dtypes(call: Call) -> tuple[tuple[torch.dtype, ...], ...]:
 def _is_float_of_integers(dtypes: tuple[tuple[torch.dtype, ...], ...]) -> bool:
     """Floating results of integer arguments alone: compared for equality now and then, so ATen's last bit is kept."""
     arguments, results = dtypes
-    return (
-        bool(arguments)
-        and any(d.is_floating_point for d in results)
-        and not any(d.is_floating_point for d in arguments)
+    return bool(arguments) and any(d.is_floating_point for d in results) and not any(
+        d.is_floating_point for d in arguments
     )
 
 

@@ -21,20 +21,10 @@ from ..ir.types import Shape, TensorType, contiguous_strides, dtype_kind, view_s
 from ..torch_compat import header_folder
 from .errors import NotConvertible
 
-KERNEL_DTYPES = frozenset(
-    {
-        torch.float64,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-    }
-)
+KERNEL_DTYPES = frozenset({
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+})
 """What kernels compute with; tensors of any other dtype stay in extern calls."""
 
 

@@ -24,18 +24,9 @@ def scalar_tensor(c: Any, value: Any, **_: Any) -> Node:
     return c.full(value, c.out)
 
 
-@rule(
-    "zeros.default",
-    "zeros_like.default",
-    "new_zeros.default",
-    "zero.default",
-    "empty.memory_format",
-    "empty_like.default",
-    "new_empty.default",
-    "empty_strided.default",
-    "new_empty_strided.default",
-    "empty_permuted.default",
-)
+@rule("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
+      "empty_like.default", "new_empty.default", "empty_strided.default", "new_empty_strided.default",
+      "empty_permuted.default")
 def zeros(c: Any, *_: Any, **__: Any) -> Node:
     return c.full(0, c.out)
 

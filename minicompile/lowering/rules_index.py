@@ -56,7 +56,9 @@ def index_by(c: Any, x: Node, indices: Any, checked: str, mask: Node | None = No
     source = c.reshape(source, (*sizes[:first], *(1,) * extra, *(x.tensor.shape[d] for d in dims), *sizes[first:]))
     shape = (*sizes[:first], *block, *sizes[first:])
     after = (1,) * len(sizes[first:])
-    places = {first + extra + i: c.reshape(indices[d], indices[d].tensor.shape + after) for i, d in enumerate(dims)}
+    places = {
+        first + extra + i: c.reshape(indices[d], indices[d].tensor.shape + after) for i, d in enumerate(dims)
+    }
     mask = None if mask is None else c.reshape(mask, mask.tensor.shape + after)
     return c.reshape(c.gather(source, places, shape, mask=mask, checked=checked), c.out.shape)
 

@@ -244,26 +244,14 @@ rule("fmod.Tensor", "fmod.Scalar")(_modulo("fmod"))
 
 
 def _register_binary() -> None:
-    rows = {
-        "maximum": "maximum",
-        "minimum": "minimum",
-        "copysign.Tensor": "copysign",
-        "copysign.Scalar": "copysign",
-        "bitwise_and.Tensor": "bitwise_and",
-        "bitwise_and.Scalar": "bitwise_and",
-        "bitwise_or.Tensor": "bitwise_or",
-        "bitwise_or.Scalar": "bitwise_or",
-        "bitwise_xor.Tensor": "bitwise_xor",
-        "bitwise_xor.Scalar": "bitwise_xor",
-        "bitwise_left_shift.Tensor": "shift_left",
-        "bitwise_left_shift.Tensor_Scalar": "shift_left",
-        "bitwise_right_shift.Tensor": "shift_right",
-        "bitwise_right_shift.Tensor_Scalar": "shift_right",
-        "__lshift__.Tensor": "shift_left",
-        "__lshift__.Scalar": "shift_left",
-        "__rshift__.Tensor": "shift_right",
-        "__rshift__.Scalar": "shift_right",
-    }
+    rows = {"maximum": "maximum", "minimum": "minimum", "copysign.Tensor": "copysign",
+            "copysign.Scalar": "copysign", "bitwise_and.Tensor": "bitwise_and", "bitwise_and.Scalar": "bitwise_and",
+            "bitwise_or.Tensor": "bitwise_or", "bitwise_or.Scalar": "bitwise_or",
+            "bitwise_xor.Tensor": "bitwise_xor", "bitwise_xor.Scalar": "bitwise_xor",
+            "bitwise_left_shift.Tensor": "shift_left", "bitwise_left_shift.Tensor_Scalar": "shift_left",
+            "bitwise_right_shift.Tensor": "shift_right", "bitwise_right_shift.Tensor_Scalar": "shift_right",
+            "__lshift__.Tensor": "shift_left", "__lshift__.Scalar": "shift_left",
+            "__rshift__.Tensor": "shift_right", "__rshift__.Scalar": "shift_right"}
     for name, row in rows.items():
         rule(name)(lambda c, x, y, row=row: c.pointwise(row, *c.promote(c.out.dtype, x, y)))
 

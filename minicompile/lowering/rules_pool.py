@@ -129,14 +129,8 @@ rule("max_pool3d_with_indices.default")(_max_pool(3))
 
 def _avg_pool(rank: int) -> Any:
     def convert(
-        c: Any,
-        x: Node,
-        kernel: Any,
-        stride: Any = (),
-        padding: Any = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
+        c: Any, x: Node, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Node:
         kernel = _pairs(kernel, (), rank)
         wide = c.upcast(x)

@@ -237,3 +237,5 @@ def _norm(c: Any, x: Node, ord: Any, dims: tuple[int, ...]) -> Node:
     if not isinstance(ord, (int, float)):
         raise NotConvertible("a symbolic order")
     return c.pow(c.reduce("sum", c.pow(c.abs(x), ord), dims), 1 / ord)
+
+

@@ -14,19 +14,8 @@ from .errors import NotConvertible
 from .rules import rule
 
 
-@rule(
-    "view.default",
-    "_unsafe_view.default",
-    "reshape.default",
-    "unsqueeze.default",
-    "view_copy.default",
-    "squeeze.default",
-    "squeeze.dim",
-    "squeeze.dims",
-    "flatten.using_ints",
-    "unflatten.int",
-    "_reshape_alias.default",
-)
+@rule("view.default", "_unsafe_view.default", "reshape.default", "unsqueeze.default", "view_copy.default",
+      "squeeze.default", "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int", "_reshape_alias.default")
 def reshape(c: Any, x: Node, *_: Any) -> Node:
     return c.reshape(x, c.out.shape)
 
@@ -107,16 +96,8 @@ def unbind(c: Any, x: Node, dim: int = 0) -> list[Node]:
     return [c.select(x, dim, i) for i in range(len(c.outs))]
 
 
-@rule(
-    "split.Tensor",
-    "split_with_sizes.default",
-    "chunk.default",
-    "unsafe_split.Tensor",
-    "unsafe_chunk.default",
-    "unsafe_split_with_sizes.default",
-    "tensor_split.sections",
-    "tensor_split.indices",
-)
+@rule("split.Tensor", "split_with_sizes.default", "chunk.default", "unsafe_split.Tensor", "unsafe_chunk.default",
+      "unsafe_split_with_sizes.default", "tensor_split.sections", "tensor_split.indices")
 def split(c: Any, x: Node, sizes: Any, dim: int = 0) -> list[Node]:
     """Consecutive slices, as long as the results are."""
     dim %= x.tensor.rank

@@ -77,13 +77,10 @@ def _scalar_operands(node: Node, args: tuple[Any, ...]) -> Node:
     first = 1 if node.op == "where" else 0
     if last < first:  # at most the condition is a tensor of several values: the others give the dtype
         return keep(node, args)
-    return keep(
-        node,
-        tuple(
-            arg.args[0] if i >= first and isinstance(arg, Node) and is_uniform(arg) and _keeps_value(arg) else arg
-            for i, arg in enumerate(args)
-        ),
-    )
+    return keep(node, tuple(
+        arg.args[0] if i >= first and isinstance(arg, Node) and is_uniform(arg) and _keeps_value(arg) else arg
+        for i, arg in enumerate(args)
+    ))
 
 
 def _keeps_value(full: Node) -> bool:
@@ -92,3 +89,5 @@ def _keeps_value(full: Node) -> bool:
     if dtype_kind(dtype) != "f" or dtype is torch.float64:
         return True
     return math.isnan(value) or torch.tensor(value, dtype=dtype).item() == value
+
+

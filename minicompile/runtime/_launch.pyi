@@ -23,9 +23,7 @@ class Run:
     """See run.h."""
 
     def __init__(
-        self,
-        steps: tuple[tuple[Kernel, tuple[tuple[int, int], ...]], ...],
-        n_tensors: int,
+        self, steps: tuple[tuple[Kernel, tuple[tuple[int, int], ...]], ...], n_tensors: int,
         otherwise: Callable[..., None],
     ) -> None: ...
     def __call__(self, *tensors: Any) -> None: ...

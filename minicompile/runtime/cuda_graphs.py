@@ -73,12 +73,7 @@ class Recording:
     """One recorded graph with the memory that it reads and writes."""
 
     def __init__(
-        self,
-        facts: Facts,
-        call: Call,
-        args: Sequence[Any],
-        copied: frozenset[int],
-        record: Any,
+        self, facts: Facts, call: Call, args: Sequence[Any], copied: frozenset[int], record: Any,
         memory: Sequence[torch.Tensor] = (),
     ) -> None:
         self.facts, self.memory = facts, memory
@@ -186,12 +181,7 @@ class GraphedCall:
     """
 
     def __init__(
-        self,
-        call: Call,
-        facts: Facts,
-        boxed: bool = False,
-        kept: Kept | None = None,
-        record: Any = capture,
+        self, call: Call, facts: Facts, boxed: bool = False, kept: Kept | None = None, record: Any = capture,
         is_recording: Callable[[], bool] = _is_recording,
         stream: Callable[[int], int] | None = None,
     ) -> None:
@@ -259,9 +249,7 @@ class GraphedCall:
     def _copy_what_varies(self, known: Sequence[Recording], args: Sequence[Any]) -> bool:
         """Copy the inputs that lay at different addresses from now on; False where that cannot be done."""
         varying = {
-            i
-            for i in self.facts.tensors
-            for recording in known
+            i for i in self.facts.tensors for recording in known
             if i not in self.copied and recording.addresses[i] != args[i].data_ptr()
         }
         if varying & self.facts.written:

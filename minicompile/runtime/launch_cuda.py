@@ -70,18 +70,8 @@ def cuda_kernel(launch: Launch) -> Callable[..., None]:
         return CtypesKernel(launch)
     can_read_tensors(_native)  # else it asks `data_ptr()`
     return _native.CudaKernel(
-        launch.function,
-        launch.grid,
-        launch.threads,
-        launch.shared,
-        launch.tensors,
-        launch.ints,
-        launch.hidden,
-        launch.device,
-        launch.aligned,
-        launch.name,
-        launch.elsewhere,
-        torch._C._cuda_getCurrentRawStream,
+        launch.function, launch.grid, launch.threads, launch.shared, launch.tensors, launch.ints, launch.hidden,
+        launch.device, launch.aligned, launch.name, launch.elsewhere, torch._C._cuda_getCurrentRawStream,
     )
 
 

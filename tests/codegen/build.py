@@ -57,9 +57,8 @@ class B:
         return self.builder.add("reshape", (arg,), arg.tensor.like(shape=shape))
 
     def expand(self, arg: Node, *shape: Any) -> Node:
-        strides = tuple(
-            0 if o == 1 and n != 1 else s for n, o, s in zip(shape, arg.tensor.shape, arg.tensor.strides, strict=True)
-        )
+        strides = tuple(0 if o == 1 and n != 1 else s
+                        for n, o, s in zip(shape, arg.tensor.shape, arg.tensor.strides, strict=True))
         return self.builder.add("expand", (arg,), arg.tensor.like(shape=shape, strides=strides))
 
     def permute(self, arg: Node, *dims: int) -> Node:

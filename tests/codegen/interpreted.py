@@ -60,8 +60,7 @@ def check(graph: Graph, *inputs: Any, tolerance: float = 1e-5) -> None:
     wanted = run(graph, *inputs)
     for got, want in zip(interpreted(graph, *inputs), wanted, strict=True):
         assert got.dtype == want.dtype and torch.allclose(
-            got.double(), want.double(), rtol=tolerance, atol=tolerance, equal_nan=True
-        ), (got, want)
+            got.double(), want.double(), rtol=tolerance, atol=tolerance, equal_nan=True), (got, want)
 
 
 @pytest.mark.parametrize("n", [1, 5, 100, 128])
@@ -90,10 +89,8 @@ def test_log_is_right_to_a_few_ulp() -> None:
 
 
 EXTREMES = {
-    "all -inf": [-math.inf] * 900,
-    "a row with inf": [1.0] * 400 + [math.inf] + [2.0] * 499,
-    "a row with NaN": [1.0] * 899 + [math.nan],
-    "starts with -inf": [-math.inf] * 500 + [3.0] * 400,
+    "all -inf": [-math.inf] * 900, "a row with inf": [1.0] * 400 + [math.inf] + [2.0] * 499,
+    "a row with NaN": [1.0] * 899 + [math.nan], "starts with -inf": [-math.inf] * 500 + [3.0] * 400,
     "far apart": [-200.0] * 450 + [90.0] * 450,
 }
 KEPT = {
@@ -294,24 +291,8 @@ def test_every_row_that_needs_no_libdevice(dtype: torch.dtype) -> None:
     check(b.finish(*outputs), x, y, x > x.flip(0), tolerance=1e-4)
 
 
-INDEXED = (
-    "cat",
-    "stack",
-    "pad",
-    "flip",
-    "roll",
-    "unfold",
-    "diagonal",
-    "index",
-    "two indices",
-    "gather",
-    "embedding",
-    "slice_scatter",
-    "slice_scatter by steps",
-    "argmax",
-    "avg_pool",
-    "max_pool places",
-)
+INDEXED = ("cat", "stack", "pad", "flip", "roll", "unfold", "diagonal", "index", "two indices", "gather", "embedding",
+           "slice_scatter", "slice_scatter by steps", "argmax", "avg_pool", "max_pool places")
 
 
 @pytest.mark.parametrize("name", INDEXED)

@@ -21,36 +21,8 @@ DIVISIONS = ("floor_divide", "trunc_divide", "remainder", "fmod")
 
 def float_values(dtype: torch.dtype) -> torch.Tensor:
     info = torch.finfo(dtype)
-    special = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        0.5,
-        -0.5,
-        1.5,
-        2.5,
-        -2.5,
-        2.0,
-        -3.0,
-        7.0,
-        math.inf,
-        -math.inf,
-        math.nan,
-        info.max,
-        -info.max,
-        info.tiny,
-        -info.tiny,
-        info.tiny / 8,
-        1e-3,
-        -1e-3,
-        88.7,
-        -87.5,
-        -103.0,
-        100.0,
-        1e4,
-        -1e4,
-    ]
+    special = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 2.0, -3.0, 7.0, math.inf, -math.inf, math.nan, info.max,
+               -info.max, info.tiny, -info.tiny, info.tiny / 8, 1e-3, -1e-3, 88.7, -87.5, -103.0, 100.0, 1e4, -1e4]
     generator = torch.Generator().manual_seed(0)
     random = torch.randn(500, generator=generator, dtype=torch.float64)
     wide = random[:200] * torch.exp(torch.linspace(-20, 20, 200, dtype=torch.float64))
@@ -127,11 +99,8 @@ def check(name: str, got: torch.Tensor, want: torch.Tensor, x: torch.Tensor, y: 
     assert not len(bad), f"{name}: {x[bad]}, {y[bad]} gave {got[bad]}, eager {want[bad]}"
 
 
-FUNCTIONS = [
-    row.name
-    for row in POINTWISE.values()
-    if row.kinds == "f" and row.result == "same" and row.cost >= 4 and row not in SPECIAL
-]
+FUNCTIONS = [row.name for row in POINTWISE.values() if row.kinds == "f" and row.result == "same"
+             and row.cost >= 4 and row not in SPECIAL]
 
 
 def ulps(got: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
@@ -147,15 +116,9 @@ def test_float_functions_are_within_two_ulp() -> None:
     generator = torch.Generator().manual_seed(2)
     n = 200_000
     bits = torch.randint(-(2**31), 2**31 - 1, (n,), generator=generator, dtype=torch.int64).to(torch.int32)
-    x = torch.cat(
-        [
-            bits.view(torch.float32),
-            torch.randn(n, generator=generator) * 4,
-            torch.rand(n, generator=generator) * 2 - 1,
-            torch.randn(n, generator=generator) * 40,
-            1 + torch.randn(n, generator=generator) * 1e-3,
-        ]
-    )
+    x = torch.cat([bits.view(torch.float32), torch.randn(n, generator=generator) * 4,
+                   torch.rand(n, generator=generator) * 2 - 1, torch.randn(n, generator=generator) * 40,
+                   1 + torch.randn(n, generator=generator) * 1e-3])
     y = second(x)
     b = B("ulp")
     nodes = [b.input_like(x), b.input_like(y)]
@@ -211,10 +174,8 @@ def test_casts_equal_torch(source: torch.dtype) -> None:
         want = x.to(target)
         if source.is_floating_point and not target.is_floating_point and target is not torch.bool:
             got, want = got[:-5], want[:-5]
-        assert torch.equal(
-            got.nan_to_num(3.5) if got.is_floating_point() else got,
-            want.nan_to_num(3.5) if want.is_floating_point() else want,
-        ), (source, target)
+        assert torch.equal(got.nan_to_num(3.5) if got.is_floating_point() else got,
+                           want.nan_to_num(3.5) if want.is_floating_point() else want), (source, target)
 
 
 def test_constants_keep_their_bits() -> None:

@@ -36,10 +36,8 @@ def check(name: str, x: Tensor, y: Tensor, want: Tensor | None = None) -> None:
     same = (got == want) | got.isnan() & want.isnan()
     if "clamp" not in name:  # of two zeros with different signs torch returns either
         same &= got.isnan() | (got.signbit() == want.signbit())
-    assert bool(same.all()), [
-        (a.item(), b.item(), g.item(), w.item())
-        for a, b, g, w in zip(x[~same][:5], y[~same][:5], got[~same][:5], want[~same][:5], strict=True)
-    ]
+    assert bool(same.all()), [(a.item(), b.item(), g.item(), w.item()) for a, b, g, w in
+                              zip(x[~same][:5], y[~same][:5], got[~same][:5], want[~same][:5], strict=True)]
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "sum"])

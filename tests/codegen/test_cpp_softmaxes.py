@@ -79,16 +79,10 @@ def test_sums_of_infinities_and_nan(length: int, fn: Callable[[Tensor], object],
 def test_a_share_is_rounded_once(tmp_path: Path) -> None:
     """A softmax's quotients are those of a division."""
     text, library = tmp_path / "share.cpp", tmp_path / "share.so"
-    text.write_text(
-        cpp.translation_unit(
-            [
-                """
+    text.write_text(cpp.translation_unit(["""
 extern "C" void shares(const float *x, float sum, float *y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = mc_share(x[i], sum, 1.0f / sum);
-}"""
-            ]
-        )
-    )
+}"""]))
     subprocess.run(["g++", *BUILD, str(text), "-o", str(library)], check=True)
     shares = ctypes.CDLL(str(library)).shares
     shares.argtypes = (ctypes.c_void_p, ctypes.c_float, ctypes.c_void_p, ctypes.c_int64)
@@ -199,19 +193,13 @@ def test_blocks_in_every_instruction_set(flags: tuple[str, ...], tmp_path: Path)
     if flags and platform.machine() != "x86_64":
         pytest.skip(f"{platform.machine()} has no {flags}")
     text, library = tmp_path / "online.cpp", tmp_path / "online.so"
-    text.write_text(
-        cpp.translation_unit(
-            [
-                """
+    text.write_text(cpp.translation_unit(["""
 extern "C" double block(const float *x, int64_t n, int64_t step) {
   mc_Online found;
   for (int64_t i = 0; i < n; i += step)
     mc_online_block(found, x + i, i + step < n ? step : n - i, [](int64_t) {});
   return mc_online_top(found) + mc_log(mc_online_sum(found, false));
-}"""
-            ]
-        )
-    )
+}"""]))
     subprocess.run(["g++", *BUILD, *flags, str(text), "-o", str(library)], check=True)
     block = ctypes.CDLL(str(library)).block
     block.argtypes, block.restype = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_double

@@ -33,7 +33,10 @@ def text(graph: Graph) -> str:
 def test_contiguous_pointwise_has_one_axis() -> None:
     b = B()
     assert text(b.finish(b.exp(b.input(4, 5, 6)))) == (
-        "kernel kernel_0_exp(in0, out0) over p0 parallel 120:\n  %0: f32 = in0[p0]\n  %1: f32 = exp %0\n  out0[p0] = %1"
+        "kernel kernel_0_exp(in0, out0) over p0 parallel 120:\n"
+        "  %0: f32 = in0[p0]\n"
+        "  %1: f32 = exp %0\n"
+        "  out0[p0] = %1"
     )
 
 
@@ -67,10 +70,7 @@ def test_stages_keep_what_is_dear_and_recompute_what_is_cheap() -> None:
     (kernel,) = kernels(b.finish(softmax(b, b.input(4, 8))))
     stages = stage(kernel, frozenset({"r0"}), 8)
     assert [[v.op for v in loop] for loop in stages.loops] == [
-        ["load", "reduce"],
-        ["load", "sub", "exp", "reduce"],
-        ["exp", "div", "store"],
-    ]
+        ["load", "reduce"], ["load", "sub", "exp", "reduce"], ["exp", "div", "store"]]
     assert [v.op for v in stages.kept] == ["exp"]
     again = stage(kernel, frozenset({"r0"}), 1 << 30)
     assert [v.op for v in again.loops[2]] == ["load", "sub", "exp", "div", "store"] and not again.kept

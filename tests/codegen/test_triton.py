@@ -178,10 +178,7 @@ def test_rows_are_persistent_or_looped() -> None:
     (long,) = kernels(b.finish(softmax(b, b.input(8, 70000))))
     assert "for start" not in print_triton(short).source and "for start" in print_triton(long).source
     assert [(p.start, p.lanes, p.masked) for p in print_triton(short).shape.pieces] == [
-        (0, 256, False),
-        (256, 256, False),
-        (512, 256, False),
-    ]
+        (0, 256, False), (256, 256, False), (512, 256, False)]
 
 
 def test_a_long_row_is_read_once_but_for_what_registers_cannot_hold() -> None:
@@ -189,12 +186,8 @@ def test_a_long_row_is_read_once_but_for_what_registers_cannot_hold() -> None:
     (kernel,) = kernels(b.finish(softmax(b, b.input(8, 60000))))
     text = print_triton(kernel)
     assert [(p.start, p.lanes, p.masked, p.again) for p in text.shape.pieces] == [
-        (0, 32768, False, False),
-        (32768, 8192, False, True),
-        (40960, 8192, False, True),
-        (49152, 8192, False, True),
-        (57344, 4096, True, True),
-    ]
+        (0, 32768, False, False), (32768, 8192, False, True), (40960, 8192, False, True), (49152, 8192, False, True),
+        (57344, 4096, True, True)]
     assert text.source.count("tl.load(") == 1 + 4 * 3
 
 

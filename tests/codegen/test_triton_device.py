@@ -126,32 +126,8 @@ def special_pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """All pairs of zeros, subnormals, the smallest and the largest numbers, some between, infinities and NaN."""
     info = torch.finfo(dtype)
     smallest = info.tiny * info.eps
-    sizes = [
-        0,
-        smallest,
-        3 * smallest,
-        info.tiny / 8,
-        info.tiny / 3,
-        info.tiny - smallest,
-        info.tiny,
-        2.5 * info.tiny,
-        info.eps,
-        1e-3,
-        0.3,
-        0.5,
-        1,
-        1.5,
-        2,
-        2.5,
-        3,
-        7,
-        88.7,
-        103,
-        1e4,
-        info.max / 2,
-        info.max,
-        math.inf,
-    ]
+    sizes = [0, smallest, 3 * smallest, info.tiny / 8, info.tiny / 3, info.tiny - smallest, info.tiny, 2.5 * info.tiny,
+             info.eps, 1e-3, 0.3, 0.5, 1, 1.5, 2, 2.5, 3, 7, 88.7, 103, 1e4, info.max / 2, info.max, math.inf]
     numbers = torch.tensor([*sizes, *(-size for size in sizes), math.nan], dtype=torch.float64).to(dtype)
     x, y = torch.meshgrid(numbers, numbers, indexing="ij")
     return x.flatten(), y.flatten()

@@ -24,13 +24,8 @@ from torch.utils import _pytree as pytree
 import minicompile
 
 SAMPLES = 2
-TOLERANCES = {
-    torch.float64: 1e-7,
-    torch.float32: 2e-5,
-    torch.float16: 2e-3,
-    torch.bfloat16: 1.6e-2,
-    torch.complex64: 2e-5,
-}
+TOLERANCES = {torch.float64: 1e-7, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2,
+              torch.complex64: 2e-5}
 UNINITIALISED = re.compile(r"(new_)?empty|resize_")
 """Results without defined values."""
 

@@ -193,7 +193,6 @@ def test_static_means_constants():
 
 def test_the_same_values_as_torch_compile():
     """torch.compile with specialize_float off has the float as an input as well."""
-
     def fn(x, v):
         return torch.softmax(x * v, -1) + v * 2
 

@@ -25,7 +25,9 @@ def test_cached_call_costs_less_than_a_third_of_torch_compiles() -> None:
     assert times["ours"].median < times["theirs"].median / 3, times
 
 
-def test_first_call_takes_less_than_a_third_of_torch_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_call_takes_less_than_a_third_of_torch_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a process that has already compiled something, with an empty cache for both."""
     _, args = PROGRAMS["InformationScorer"].make("cpu")
     monkeypatch.setenv("MINICOMPILE_CACHE_DIR", str(tmp_path))

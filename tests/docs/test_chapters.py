@@ -74,10 +74,7 @@ def test_an_error_in_a_chapter_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("expected", "output", "same"),
     [
-        ("a\nb", "a \nb\n", True),
-        ("a ... c", "a b c", True),
-        ("a\n", "\na\n    \n", True),
-        ("a...", "b", False),
+        ("a\nb", "a \nb\n", True), ("a ... c", "a b c", True), ("a\n", "\na\n    \n", True), ("a...", "b", False),
         ("(.*)", "x", False),
     ],  # fmt: skip
 )

@@ -25,49 +25,13 @@ WHOLE, BROKEN = Programs(), Programs()
 @WHOLE.program(X)
 def basics(x):
     a = x.numpy()
-    return (
-        a * 2 + 1,
-        a.sum(),
-        a.sum(axis=0),
-        a.mean(),
-        a[0],
-        a[0, 1],
-        a[:, 1:],
-        a.T,
-        a.reshape(4, 2),
-        a.astype("float64"),
-        a.astype(np.int32),
-        a.shape,
-        a.ndim,
-        a.dtype,
-        a.size,
-        len(a),
-    )
+    return a * 2 + 1, a.sum(), a.sum(axis=0), a.mean(), a[0], a[0, 1], a[:, 1:], a.T, a.reshape(4, 2), a.astype("float64"), a.astype(np.int32), a.shape, a.ndim, a.dtype, a.size, len(a)
 
 
 @WHOLE.program(X)
 def functions(x):
     a = x.numpy()
-    return (
-        np.sin(a),
-        np.concatenate([a, a]),
-        np.stack([a, a], axis=1),
-        np.where(a > 0.5, a, 0),
-        np.clip(a, 0.1, 0.5),
-        np.dot(a, a.T),
-        a @ a.T,
-        np.max(a),
-        np.argmax(a),
-        np.zeros(3),
-        np.arange(4),
-        np.linspace(0, 1, 5),
-        np.eye(2),
-        np.maximum(a, 0.3),
-        np.exp(-a),
-        np.sqrt(a),
-        np.std(a),
-        np.mean(a, axis=1, keepdims=True),
-    )
+    return np.sin(a), np.concatenate([a, a]), np.stack([a, a], axis=1), np.where(a > 0.5, a, 0), np.clip(a, 0.1, 0.5), np.dot(a, a.T), a @ a.T, np.max(a), np.argmax(a), np.zeros(3), np.arange(4), np.linspace(0, 1, 5), np.eye(2), np.maximum(a, 0.3), np.exp(-a), np.sqrt(a), np.std(a), np.mean(a, axis=1, keepdims=True)
 
 
 @WHOLE.program(X)
@@ -119,45 +83,12 @@ def views(x):
 
 @WHOLE.program(np.arange(-6, 6, dtype=np.int64))
 def integers(a):
-    return (
-        a // 4,
-        a % 4,
-        a**2,
-        a.sum(),
-        a.mean(),
-        a + 1.5,
-        -a,
-        ~a,
-        a > 2,
-        a & 1,
-        a >> 1,
-        np.cumsum(a),
-        a.prod(),
-        np.abs(a),
-        np.floor_divide(a, -4),
-    )
+    return a // 4, a % 4, a**2, a.sum(), a.mean(), a + 1.5, -a, ~a, a > 2, a & 1, a >> 1, np.cumsum(a), a.prod(), np.abs(a), np.floor_divide(a, -4)
 
 
 @WHOLE.program(np.array([1.5, -2.5, np.nan, 0.5, -0.0, np.inf]))
 def odd_floats(a):
-    return (
-        a % 2,
-        a // 2,
-        np.round(a),
-        np.floor(a),
-        np.trunc(a),
-        np.isnan(a).any(),
-        np.maximum(a, 0),
-        np.fmax(a, 0),
-        np.max(a),
-        np.argmax(a),
-        np.sort(a),
-        np.clip(a, -1, 1),
-        np.nan_to_num(a),
-        a == a,
-        np.where(np.isinf(a), 0, a),
-        np.copysign(1.0, a),
-    )
+    return a % 2, a // 2, np.round(a), np.floor(a), np.trunc(a), np.isnan(a).any(), np.maximum(a, 0), np.fmax(a, 0), np.max(a), np.argmax(a), np.sort(a), np.clip(a, -1, 1), np.nan_to_num(a), a == a, np.where(np.isinf(a), 0, a), np.copysign(1.0, a)
 
 
 @WHOLE.program(np.array([True, False]))
@@ -173,19 +104,8 @@ def half(a):
 @WHOLE.program(X)
 def in_place(x):
     a = x.numpy()
-    a += 1
-    a -= 0.5
-    a *= 2
-    a /= 3
-    a **= 2
-    a //= 0.1
-    a %= 0.7
-    a[0] *= 3
-    a[1, 2] += 5
-    a[:, 1:] -= a[:, :-1]
-    a += a[0]
-    a *= np.float64(2)
-    a += np.ones((2, 4))
+    a += 1; a -= 0.5; a *= 2; a /= 3; a **= 2; a //= 0.1; a %= 0.7
+    a[0] *= 3; a[1, 2] += 5; a[:, 1:] -= a[:, :-1]; a += a[0]; a *= np.float64(2); a += np.ones((2, 4))
     b = a
     b += 1
     return a, b is a, x
@@ -193,148 +113,43 @@ def in_place(x):
 
 @WHOLE.program(np.arange(6), np.array([True, False]), np.array(2.0))
 def in_place_of_other_kinds(i, b, n):
-    i += 1
-    i *= 2
-    i //= 3
-    i %= 4
-    i <<= 1
-    i |= 1
-    i ^= 3
-    i &= 6
-    i >>= 1
-    i -= np.int64(3)
-    i **= 2
-    b |= True
-    b &= np.array([True, True])
-    b ^= True
-    n += 1
-    m = n
-    m *= 3
-    s = i.sum()
-    s += 2
-    e = np.eye(4)
-    e @= np.full((4, 4), 2.0)
+    i += 1; i *= 2; i //= 3; i %= 4; i <<= 1; i |= 1; i ^= 3; i &= 6; i >>= 1; i -= np.int64(3); i **= 2
+    b |= True; b &= np.array([True, True]); b ^= True
+    n += 1; m = n; m *= 3
+    s = i.sum(); s += 2
+    e = np.eye(4); e @= np.full((4, 4), 2.0)
     return i, b, n, s, e
 
 
 @WHOLE.program(X, np.float64(2.5), np.float32(1.5), np.int64(2), np.float16(0.5))
 def scalars_and_tensors(x, a, b, c, h):
-    return (
-        x * a,
-        a * x,
-        x + b,
-        b - x,
-        x**c,
-        x / h,
-        torch.add(x, a),
-        x[c - 1],
-        x.view(c, -1),
-        torch.full((c,), a),
-        torch.tensor(a),
-        torch.tensor(h),
-        torch.as_tensor(c),
-        torch.zeros(c),
-        x.clamp(max=b),
-        a < x,
-        x.sum(c - 1),
-        x.half() * a,
-    )
+    return x * a, a * x, x + b, b - x, x**c, x / h, torch.add(x, a), x[c - 1], x.view(c, -1), torch.full((c,), a), torch.tensor(a), torch.tensor(h), torch.as_tensor(c), torch.zeros(c), x.clamp(max=b), a < x, x.sum(c - 1), x.half() * a
 
 
 @WHOLE.program(X, np.float64(2.5), np.float32(1.5), np.int64(2))
 def scalars_and_arrays(x, a, b, c):
     v = x.numpy()
-    return (
-        v * a,
-        v + b,
-        v - c,
-        a - v,
-        c * v,
-        v**c,
-        v[c - 1],
-        v[0, c],
-        v.sum() * a,
-        v.sum() + b,
-        v.sum() * 2,
-        v.reshape(c, -1),
-        np.full((c,), a),
-        v.mean() + v.sum(),
-        v // a,
-        np.maximum(v, a),
-    )
+    return v * a, v + b, v - c, a - v, c * v, v**c, v[c - 1], v[0, c], v.sum() * a, v.sum() + b, v.sum() * 2, v.reshape(c, -1), np.full((c,), a), v.mean() + v.sum(), v // a, np.maximum(v, a)
 
 
 @WHOLE.program(X)
 def scalars_by_themselves(x):
-    return (
-        x * HALF + TWO,
-        HALF,
-        HALF * 2 + 1,
-        TWO // 2,
-        float(HALF),
-        int(TWO),
-        str(HALF),
-        f"{HALF:.3f}",
-        round(HALF, 1),
-        HALF.item(),
-        HALF.dtype,
-        HALF == 0.5,
-        -TWO,
-        abs(-HALF),
-        bool(TWO),
-        isinstance(HALF, float),
-        isinstance(TWO, int),
-        isinstance(TWO, np.integer),
-        hash(TWO),
-        np.int8(100) + np.int8(20),
-    )
+    return x * HALF + TWO, HALF, HALF * 2 + 1, TWO // 2, float(HALF), int(TWO), str(HALF), f"{HALF:.3f}", round(HALF, 1), HALF.item(), HALF.dtype, HALF == 0.5, -TWO, abs(-HALF), bool(TWO), isinstance(HALF, float), isinstance(TWO, int), isinstance(TWO, np.integer), hash(TWO), np.int8(100) + np.int8(20)
 
 
 @WHOLE.program({np.int64(1): 3, "a": np.float32(2.0)}, X)
 def scalars_as_keys_and_indices(d, x):
-    return (
-        d[1],
-        d[np.int64(1)],
-        x * d["a"],
-        [*{np.int64(5): x}],
-        [1, 2, 3][np.int64(1)],
-        list(range(np.int64(3))),
-        "ab" * np.int64(2),
-    )
+    return d[1], d[np.int64(1)], x * d["a"], [*{np.int64(5): x}], [1, 2, 3][np.int64(1)], list(range(np.int64(3))), "ab" * np.int64(2)
 
 
 @WHOLE.program(X)
 def functions_of_numbers(x):
-    return (
-        x / np.sqrt(x.shape[-1]),
-        x * np.log(2),
-        np.prod([2, 3]),
-        np.max([1, 5]),
-        x.reshape(np.prod(x.shape)),
-        np.ceil(2.5),
-        int(np.ceil(x.shape[0] / 2)),
-        np.round(2.567, 2),
-        np.floor(np.float32(2.5)),
-        np.minimum(3, 4),
-        np.mean([1, 2, 3]),
-    )
+    return x / np.sqrt(x.shape[-1]), x * np.log(2), np.prod([2, 3]), np.max([1, 5]), x.reshape(np.prod(x.shape)), np.ceil(2.5), int(np.ceil(x.shape[0] / 2)), np.round(2.567, 2), np.floor(np.float32(2.5)), np.minimum(3, 4), np.mean([1, 2, 3])
 
 
 @BROKEN.program(np.array([1.5, -2.5, np.nan, 0.5, -0.0, np.inf]), np.array([15, -4, 3]))
 def other_numbers_in_torch(a, i):
-    return (
-        np.sign(a),
-        np.cbrt(a),
-        np.fix(a),
-        np.modf(a),
-        np.heaviside(a, 0.5),
-        np.divmod(a, 2),
-        np.angle(a),
-        np.dot(a, 0),
-        np.round(i, -1),
-        i.round(-1),
-        np.sqrt(a, a.copy()),
-    )
+    return np.sign(a), np.cbrt(a), np.fix(a), np.modf(a), np.heaviside(a, 0.5), np.divmod(a, 2), np.angle(a), np.dot(a, 0), np.round(i, -1), i.round(-1), np.sqrt(a, a.copy())
 
 
 @BROKEN.program(np.arange(6).reshape(2, 3)[:, ::-1])
@@ -364,18 +179,7 @@ def with_gradients(x):
 def numbers(x):
     a = x.numpy()
     m = a.mean()
-    return (
-        a[a > 0.3],
-        np.nonzero(a)[0],
-        np.unique(a),
-        m * 2,
-        m + a,
-        float(m),
-        m.item(),
-        x * float(m),
-        f"{a.sum():.2f}",
-        str(a[0]),
-    )
+    return a[a > 0.3], np.nonzero(a)[0], np.unique(a), m * 2, m + a, float(m), m.item(), x * float(m), f"{a.sum():.2f}", str(a[0])
 
 
 @BROKEN.program(X)
@@ -385,29 +189,12 @@ def loops(x):
 
 @BROKEN.program(X)
 def scalars(x):
-    return (
-        x + np.float32(2),
-        np.prod([2, 3]) * x,
-        np.sqrt(2) * x,
-        np.inf,
-        x.new_tensor(np.ones(2)),
-        np.int64(3) + 1,
-        np.float64(1) + x.numpy(),
-    )
+    return x + np.float32(2), np.prod([2, 3]) * x, np.sqrt(2) * x, np.inf, x.new_tensor(np.ones(2)), np.int64(3) + 1, np.float64(1) + x.numpy()
 
 
 @BROKEN.program(X, np.bool_(True), [np.float32(1.0), np.float32(2.0)])
 def scalars_that_torch_takes_otherwise(x, b, l):
-    return (
-        x * 2 if b else x,
-        not b,
-        np.bool_(False) | b,
-        torch.tensor(b),
-        x + b,
-        torch.tensor(l),
-        np.array(l),
-        np.where(x.numpy() > 0.5, x.numpy(), np.float64(2)),
-    )
+    return x * 2 if b else x, not b, np.bool_(False) | b, torch.tensor(b), x + b, torch.tensor(l), np.array(l), np.where(x.numpy() > 0.5, x.numpy(), np.float64(2))
 
 
 @BROKEN.program(X)
@@ -442,33 +229,7 @@ def random_numbers(x):
 @BROKEN.program(X)
 def many(x):
     a = x.numpy()
-    return (
-        np.transpose(a, (1, 0)),
-        np.expand_dims(a, 0),
-        a[None],
-        a[..., 0],
-        a[[0, 1]],
-        np.split(a, 2, axis=1),
-        np.squeeze(a[None]),
-        np.flip(a, 0),
-        np.argsort(-a),
-        np.pad(a, 1),
-        np.tile(a, 2),
-        np.repeat(a, 2),
-        np.roll(a, 1),
-        np.diff(a),
-        np.outer(a[0], a[1]),
-        np.einsum("ij,kj->ik", a, a),
-        np.median(a),
-        np.percentile(a, 50),
-        np.linalg.norm(a),
-        np.triu(a),
-        np.trace(a),
-        np.allclose(a, a),
-        np.vstack([a, a]),
-        np.broadcast_to(a, (2, 2, 4)).flags.writeable,
-        a.diagonal().flags.writeable,
-    )
+    return np.transpose(a, (1, 0)), np.expand_dims(a, 0), a[None], a[..., 0], a[[0, 1]], np.split(a, 2, axis=1), np.squeeze(a[None]), np.flip(a, 0), np.argsort(-a), np.pad(a, 1), np.tile(a, 2), np.repeat(a, 2), np.roll(a, 1), np.diff(a), np.outer(a[0], a[1]), np.einsum("ij,kj->ik", a, a), np.median(a), np.percentile(a, 50), np.linalg.norm(a), np.triu(a), np.trace(a), np.allclose(a, a), np.vstack([a, a]), np.broadcast_to(a, (2, 2, 4)).flags.writeable, a.diagonal().flags.writeable
 
 
 def assert_same(actual: Any, expected: Any) -> None:

@@ -245,9 +245,7 @@ def raises_in_try(x: Tensor, log: list[Any]) -> Any:
         fails(y)
         log.append("never")
     except ValueError as error:
-        log.append(
-            (str(error), sys.exc_info()[1] is error, [f.line for f in traceback.extract_tb(error.__traceback__)][-1])
-        )
+        log.append((str(error), sys.exc_info()[1] is error, [f.line for f in traceback.extract_tb(error.__traceback__)][-1]))
         y = y + 3
     finally:
         log.append("finally")

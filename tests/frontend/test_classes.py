@@ -65,18 +65,7 @@ def class_inside(x: Tensor, log: list[Any]) -> Any:
 
     a, b = Scaler(), Scaler.make(5)
     a.twice = 20
-    return (
-        a(x),
-        b.twice,
-        Scaler.one(),
-        b.one(),
-        Scaler.unit,
-        a.shared[0],
-        type(b) is Scaler,
-        isinstance(a, Scaler),
-        Scaler.double,
-        Scaler.__name__,
-    )
+    return a(x), b.twice, Scaler.one(), b.one(), Scaler.unit, a.shared[0], type(b) is Scaler, isinstance(a, Scaler), Scaler.double, Scaler.__name__
 
 
 @program(X)
@@ -384,17 +373,7 @@ def data_classes(x: Tensor, given: Config) -> Any:
         Frozen(1).a = 2  # type: ignore[misc]
     except dataclasses.FrozenInstanceError:
         error = "frozen"
-    return (
-        x * c.area * given.width,
-        c.tags,
-        changed.width,
-        changed.tags is c.tags,
-        Frozen(1) < Frozen(2),
-        Frozen(1) == Frozen(1, 3),
-        error,
-        [f.name for f in dataclasses.fields(c)],
-        Config.kind,
-    )
+    return x * c.area * given.width, c.tags, changed.width, changed.tags is c.tags, Frozen(1) < Frozen(2), Frozen(1) == Frozen(1, 3), error, [f.name for f in dataclasses.fields(c)], Config.kind
 
 
 class Color(enum.Enum):
@@ -440,22 +419,7 @@ Triple = namedtuple("Triple", "a b c", defaults=[3])
 def named_tuples(x: Tensor, given: Pair) -> Any:
     p = Pair(x)
     a, b = p
-    return (
-        p.total(),
-        a,
-        b,
-        p[1],
-        given.total(),
-        Triple(1, 2),
-        Triple(1, 2, c=5)._replace(a=9),
-        Pair._fields,
-        p._asdict()["right"],
-        Triple._make([1, 2, 3]),
-        isinstance(p, tuple),
-        given == (2, 4),
-        len(p),
-        p.left is x,
-    )
+    return p.total(), a, b, p[1], given.total(), Triple(1, 2), Triple(1, 2, c=5)._replace(a=9), Pair._fields, p._asdict()["right"], Triple._make([1, 2, 3]), isinstance(p, tuple), given == (2, 4), len(p), p.left is x
 
 
 class Shape(abc.ABC):
@@ -563,16 +527,7 @@ def bound_and_unbound_methods(x: Tensor) -> Any:
     m = o.scaled
     f = Outside.scaled
     g = operator.methodcaller("scaled", x)
-    return (
-        m(x),
-        f(o, x),
-        m.__self__ is o,
-        m.__func__ is f,
-        m.__name__,
-        g(o),
-        operator.attrgetter("k")(o),
-        functools.partial(f, o)(x),
-    )
+    return m(x), f(o, x), m.__self__ is o, m.__func__ is f, m.__name__, g(o), operator.attrgetter("k")(o), functools.partial(f, o)(x)
 
 
 def documented(x: Tensor, k: int = 3, *, scale: float = 2.0) -> Tensor:

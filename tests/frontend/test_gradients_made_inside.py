@@ -46,9 +46,7 @@ def masked_reductions(x):
 @ONE_GRAPH.program()
 def masked_softmax(x):
     m = x > -2
-    return torch.masked.softmax(x, 1, mask=m) * torch.masked.var(x, 1, mask=m)[:, None] + torch.masked.normalize(
-        x, 2.0, 1, mask=m
-    )
+    return torch.masked.softmax(x, 1, mask=m) * torch.masked.var(x, 1, mask=m)[:, None] + torch.masked.normalize(x, 2.0, 1, mask=m)
 
 
 @ONE_GRAPH.program()

@@ -50,14 +50,7 @@ def residual_of_a_differential_equation(x, net):
 def gradient_penalty(x, critic):
     images = x[:, None, :, None].expand(4, 1, 4, 4) * 1.0
     out = critic(images)
-    found = grad(
-        outputs=out,
-        inputs=images,
-        grad_outputs=torch.ones_like(out),
-        create_graph=True,
-        retain_graph=True,
-        only_inputs=True,
-    )[0]
+    found = grad(outputs=out, inputs=images, grad_outputs=torch.ones_like(out), create_graph=True, retain_graph=True, only_inputs=True)[0]
     return out.mean() + 10 * ((found.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
 
 

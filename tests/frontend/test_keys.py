@@ -94,15 +94,7 @@ class Kinds:
 def keys(x):
     d = {Key(1): x, Key(2): x + 1}
     d[Key(1)] = x * 3
-    return (
-        d[Key(2)] + d[Key(1)],
-        Key(3) in d,
-        len({Key(1), Key(1)}),
-        len(d),
-        d.get(Key(9)),
-        list(d.values()),
-        d.pop(Key(2)),
-    )
+    return d[Key(2)] + d[Key(1)], Key(3) in d, len({Key(1), Key(1)}), len(d), d.get(Key(9)), list(d.values()), d.pop(Key(2))
 
 
 @WHOLE.program(X)
@@ -127,15 +119,7 @@ def memo(x):
 
 @WHOLE.program(X)
 def hashes(x):
-    return (
-        hash(3) * x,
-        hash((1, 2.5)),
-        hash(Point(1)) == hash(Point(1)),
-        hash(Key(4)),
-        {Point(1): x}[Point(1)] + 1,
-        {(1, Key(2)): 3}[1, Key(2)],
-        hash(True),
-    )
+    return hash(3) * x, hash((1, 2.5)), hash(Point(1)) == hash(Point(1)), hash(Key(4)), {Point(1): x}[Point(1)] + 1, {(1, Key(2)): 3}[1, Key(2)], hash(True)
 
 
 @WHOLE.program(X)
@@ -180,27 +164,12 @@ CLASSES = frozenset({int, Key, type(None)})
 
 @WHOLE.program(X)
 def sets_of_classes(x):
-    return (
-        x,
-        int in CLASSES,
-        type(Key(1)) in CLASSES,
-        str in CLASSES,
-        type(x) in CLASSES,
-        len(CLASSES),
-        CLASSES is CLASSES,
-    )
+    return x, int in CLASSES, type(Key(1)) in CLASSES, str in CLASSES, type(x) in CLASSES, len(CLASSES), CLASSES is CLASSES
 
 
 @WHOLE.program(X)
 def texts_of_dataclasses(x):
-    return (
-        repr(Record(1, [Point(2)])),
-        str(Point(2)),
-        f"{Point(3)}",
-        dataclasses.asdict(Record(1)),
-        dataclasses.astuple(Point(1)),
-        x + 1,
-    )
+    return repr(Record(1, [Point(2)])), str(Point(2)), f"{Point(3)}", dataclasses.asdict(Record(1)), dataclasses.astuple(Point(1)), x + 1
 
 
 @BROKEN.program(X)

@@ -50,14 +50,7 @@ def paths_and_json(x):
     path = os.path.join("a", "b.txt")
     name, ext = os.path.splitext(os.path.basename(path))
     config = json.loads('{"scale": 2.5, "sizes": [1, 2]}')
-    return (
-        x * config["scale"],
-        name + ext,
-        os.path.dirname(path),
-        json.dumps({"n": x.shape[0]}),
-        config,
-        os.path.isabs(path),
-    )
+    return x * config["scale"], name + ext, os.path.dirname(path), json.dumps({"n": x.shape[0]}), config, os.path.isabs(path)
 
 
 @whole(X)

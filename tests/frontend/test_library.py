@@ -49,14 +49,7 @@ def lazy_builtins(x: Tensor, log: list[Any]) -> Any:
         log.append("odd")
     m = map(lambda k: noted(log, k), [7, 8, 9])
     first = next(m)
-    return (
-        x,
-        first,
-        any(noted(log, k) for k in (0, 1, 2)),
-        all(noted(log, k) for k in (1, 0, 3)),
-        1 in (noted(log, k) for k in (0, 1, 2)),
-        sum(noted(log, k) for k in (1, 2)),
-    )
+    return x, first, any(noted(log, k) for k in (0, 1, 2)), all(noted(log, k) for k in (1, 0, 3)), 1 in (noted(log, k) for k in (0, 1, 2)), sum(noted(log, k) for k in (1, 2))
 
 
 @program(X, [])
@@ -66,19 +59,7 @@ def exhausted_and_shared_iterators(x: Tensor, log: list[Any]) -> Any:
     gen = (noted(log, k) for k in range(5))
     taken = [next(gen), next(gen)]
     a, b, *c = gen
-    return (
-        x,
-        pairs,
-        list(it),
-        taken,
-        a,
-        b,
-        c,
-        list(gen),
-        dict(zip("ab", [x, x + 1])),
-        [*reversed([1, 2])],
-        list(zip(*[(1, 2), (3, 4)])),
-    )
+    return x, pairs, list(it), taken, a, b, c, list(gen), dict(zip("ab", [x, x + 1])), [*reversed([1, 2])], list(zip(*[(1, 2), (3, 4)]))
 
 
 @program(X, [])
@@ -147,18 +128,7 @@ def functools_of_all_kinds(x: Tensor) -> Any:
         return k
 
     add = functools.partial(torch.add, x, alpha=2)
-    return (
-        add(x),
-        cached(3),
-        fibonacci(7),
-        inner(1),
-        wrapped.__name__,
-        functools.reduce(lambda a, b: a * b, [1, 2, 3]),
-        add.keywords,
-        add.func is torch.add,
-        functools.cmp_to_key(lambda a, b: b - a)(1) < functools.cmp_to_key(lambda a, b: b - a)(2),
-        sorted([1, 3, 2], key=functools.cmp_to_key(lambda a, b: b - a)),
-    )
+    return add(x), cached(3), fibonacci(7), inner(1), wrapped.__name__, functools.reduce(lambda a, b: a * b, [1, 2, 3]), add.keywords, add.func is torch.add, functools.cmp_to_key(lambda a, b: b - a)(1) < functools.cmp_to_key(lambda a, b: b - a)(2), sorted([1, 3, 2], key=functools.cmp_to_key(lambda a, b: b - a))
 
 
 @program(X)
@@ -175,37 +145,7 @@ def operator_functions(x: Tensor) -> Any:
 
 @program(X, 5)
 def math_functions(x: Tensor, n: int) -> Any:
-    return (
-        x * math.sqrt(n),
-        math.floor(2.7),
-        math.pi,
-        math.inf,
-        math.prod([2, 3]),
-        math.gcd(12, 18),
-        math.isclose(0.1 + 0.2, 0.3),
-        math.log2(8),
-        math.isnan(math.nan),
-        math.ceil(n / 2),
-        math.comb(5, 2),
-        round(2.567, 1),
-        divmod(n, 3),
-        abs(-n),
-        pow(n, 2, 7),
-        n.bit_length(),
-        (2.5).is_integer(),
-        int("0x1f", 16),
-        bin(n),
-        hex(255),
-        float("inf") > 1,
-        complex(1, 2).real,
-        7 // -2,
-        -7 % 3,
-        1e3,
-        n & 3 | 8 ^ 1,
-        ~n,
-        n << 2,
-        True + 1,
-    )
+    return x * math.sqrt(n), math.floor(2.7), math.pi, math.inf, math.prod([2, 3]), math.gcd(12, 18), math.isclose(0.1 + 0.2, 0.3), math.log2(8), math.isnan(math.nan), math.ceil(n / 2), math.comb(5, 2), round(2.567, 1), divmod(n, 3), abs(-n), pow(n, 2, 7), n.bit_length(), (2.5).is_integer(), int("0x1f", 16), bin(n), hex(255), float("inf") > 1, complex(1, 2).real, 7 // -2, -7 % 3, 1e3, n & 3 | 8 ^ 1, ~n, n << 2, True + 1
 
 
 # ---- containers ----
@@ -226,23 +166,7 @@ def deques(x: Tensor, given: deque[Any]) -> Any:
     e = deque([1, 2, 1], maxlen=3)
     e.append(4)
     e.remove(1)
-    return (
-        len(d),
-        last,
-        first,
-        d[0],
-        list(d),
-        given,
-        e,
-        e.maxlen,
-        4 in e,
-        e.count(4),
-        list(reversed(e)),
-        bool(deque()),
-        e.index(4),
-        e.copy() == e,
-        [k for k in e],
-    )
+    return len(d), last, first, d[0], list(d), given, e, e.maxlen, 4 in e, e.count(4), list(reversed(e)), bool(deque()), e.index(4), e.copy() == e, [k for k in e]
 
 
 @program(X, OrderedDict(a=1, b=2), defaultdict(list, k=[1]))
@@ -257,17 +181,7 @@ def kinds_of_dicts(x: Tensor, ordered: OrderedDict[str, Any], lists: defaultdict
         numbers[c] += 1
     nested: Any = defaultdict(lambda: defaultdict(int))
     nested["a"]["b"] += 1
-    return (
-        first,
-        list(ordered),
-        dict(numbers),
-        nested["a"]["b"],
-        lists.get("zz"),
-        "zz" in lists,
-        numbers.default_factory is int,
-        list(reversed(ordered)),
-        OrderedDict([("a", 1)]) == {"a": 1},
-    )
+    return first, list(ordered), dict(numbers), nested["a"]["b"], lists.get("zz"), "zz" in lists, numbers.default_factory is int, list(reversed(ordered)), OrderedDict([("a", 1)]) == {"a": 1}
 
 
 @program(X)
@@ -287,23 +201,7 @@ def dict_methods(x: Tensor) -> Any:
     e["late"] = 1
     f = {**e, "x": 1} | {"y": 2}
     e.clear()
-    return (
-        d,
-        popped,
-        list(view),
-        f,
-        e,
-        {k: v for k, v in zip("ab", (1, 2))},
-        {"b", "c"} & f.keys(),
-        f.keys() - {"b"},
-        list({1: 2}.items())[0],
-        dict(a=1) == {"a": 1},
-        {"a": [x]}["a"][0],
-        len(f),
-        next(iter(d)),
-        list(reversed({"p": 1, "q": 2})),
-        {1: 1} | {1: 2},
-    )
+    return d, popped, list(view), f, e, {k: v for k, v in zip("ab", (1, 2))}, {"b", "c"} & f.keys(), f.keys() - {"b"}, list({1: 2}.items())[0], dict(a=1) == {"a": 1}, {"a": [x]}["a"][0], len(f), next(iter(d)), list(reversed({"p": 1, "q": 2})), {1: 1} | {1: 2}
 
 
 @program(X)
@@ -324,24 +222,7 @@ def list_methods(x: Tensor) -> Any:
     nested[0][1] = x
     c = [1, 2] + [3]
     c.clear()
-    return (
-        a,
-        b,
-        b.count(0),
-        b.index(b[2]),
-        nested,
-        c,
-        [1, 2] < [1, 3],
-        [x, 1][1:],
-        [[1, 2], [3]][0][::-1],
-        3 in a,
-        [*a, *b][:2],
-        a == b,
-        [None] * 2,
-        list("ab"),
-        a.pop(0),
-        [1, [2]] == [1, [2]],
-    )
+    return a, b, b.count(0), b.index(b[2]), nested, c, [1, 2] < [1, 3], [x, 1][1:], [[1, 2], [3]][0][::-1], 3 in a, [*a, *b][:2], a == b, [None] * 2, list("ab"), a.pop(0), [1, [2]] == [1, [2]]
 
 
 @program(X)
@@ -355,24 +236,7 @@ def set_methods(x: Tensor) -> Any:
     t.clear()
     s |= {7}
     popped = {3}.pop()
-    return (
-        x * len(s),
-        sorted(s),
-        t,
-        s.issubset({3, 4, 5, 7, 8}),
-        s.isdisjoint({9}),
-        s.union([1]),
-        s.intersection({3, 9}),
-        s.difference([3]),
-        s.symmetric_difference({3, 99}),
-        s >= {3},
-        popped,
-        frozenset("a") | {"b"},
-        {1} != {2},
-        s.issuperset([3]),
-        sorted(s & {4, 5}),
-        len({x, x}),
-    )
+    return x * len(s), sorted(s), t, s.issubset({3, 4, 5, 7, 8}), s.isdisjoint({9}), s.union([1]), s.intersection({3, 9}), s.difference([3]), s.symmetric_difference({3, 99}), s >= {3}, popped, frozenset("a") | {"b"}, {1} != {2}, s.issuperset([3]), sorted(s & {4, 5}), len({x, x})
 
 
 @program(X, [3, 1, 2])
@@ -417,33 +281,13 @@ def strings(x: Tensor, n: int, s: str, f: float) -> Any:
 
 @program(X, {"a": 1, "b": [2, 3]})
 def texts_of_containers(x: Tensor, d: dict[str, Any]) -> Any:
-    return (
-        f"{d}",
-        str(d),
-        repr([d["a"], (None, True)]),
-        f"{d['b'][0]:>3}",
-        f"{x.device} {x.requires_grad} {len(d)}",
-        f"{x.ndim}D",
-        f"{torch.float32}",
-    )
+    return f"{d}", str(d), repr([d["a"], (None, True)]), f"{d['b'][0]:>3}", f"{x.device} {x.requires_grad} {len(d)}", f"{x.ndim}D", f"{torch.float32}"
 
 
 @program(X, 1, 2)
 def chained_and_conditional(x: Tensor, a: int, b: int) -> Any:
     c = (n := a + b) * n
-    return (
-        0 < a < b <= 2 != 3,
-        a if b else c,
-        a and b or c,
-        not a,
-        (a, b) == (1, 2),
-        [y for v in (1, 2, 3) if (y := v * 2) > 2],
-        None is not a,
-        a != b,
-        a is b,
-        x if a < b else None,
-        c,
-    )
+    return 0 < a < b <= 2 != 3, a if b else c, a and b or c, not a, (a, b) == (1, 2), [y for v in (1, 2, 3) if (y := v * 2) > 2], None is not a, a != b, a is b, x if a < b else None, c
 
 
 @program(X)
@@ -456,29 +300,7 @@ def unpacking_of_all_kinds(x: Tensor) -> Any:
     [m, n] = {"k": 1, "l": 2}
     o, p = x
     q = r = [1]
-    return (
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        i,
-        j,
-        k,
-        first,
-        last,
-        m,
-        n,
-        o,
-        p,
-        q is r,
-        (*b, *"ab"),
-        {**{"a": 1}, "b": 2},
-        [*range(3)],
-        max(*[1, 2]),
-    )
+    return a, b, c, d, e, f, g, i, j, k, first, last, m, n, o, p, q is r, (*b, *"ab"), {**{"a": 1}, "b": 2}, [*range(3)], max(*[1, 2])
 
 
 @program(X)
@@ -508,42 +330,12 @@ def functions_of_all_kinds(x: Tensor) -> Any:
     compose = lambda *fns: lambda v: functools.reduce(lambda acc, fn: fn(acc), fns, v)
     fns = [lambda k=k: k for k in range(3)]
     late = [lambda: k for k in range(3)]
-    return (
-        default(1),
-        default(2),
-        bump(),
-        read(),
-        varied(1, c=3),
-        varied(1, 2, 3, c=4, z=5),
-        compose(lambda v: v + 1, torch.relu)(x),
-        [f() for f in fns],
-        [f() for f in late],
-        (lambda *a, **k: (a, k))(1, b=2),
-    )
+    return default(1), default(2), bump(), read(), varied(1, c=3), varied(1, 2, 3, c=4, z=5), compose(lambda v: v + 1, torch.relu)(x), [f() for f in fns], [f() for f in late], (lambda *a, **k: (a, k))(1, b=2)
 
 
 @program(X)
 def numbers_that_python_rounds(x: Tensor) -> Any:
-    return (
-        0.1 + 0.2,
-        1 / 3,
-        10**20,
-        2**-1,
-        -(2**63),
-        5 // 2.0,
-        7.0 % 3,
-        round(0.5),
-        round(1.5),
-        round(2.675, 2),
-        int(-2.7),
-        float("1e-3"),
-        1_000,
-        0x1F,
-        x * 1e-3,
-        3 == 3.0,
-        1 == True,
-        hash(1) == hash(1.0) if False else True,
-    )  # noqa: E712
+    return 0.1 + 0.2, 1 / 3, 10**20, 2**-1, -(2**63), 5 // 2.0, 7.0 % 3, round(0.5), round(1.5), round(2.675, 2), int(-2.7), float("1e-3"), 1_000, 0x1F, x * 1e-3, 3 == 3.0, 1 == True, hash(1) == hash(1.0) if False else True  # noqa: E712
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -553,9 +345,7 @@ def test_one_graph_like_eager(name: str) -> None:
     assert len(compiled.entries) == 1, [str(record) for record in compiled.recompiles]
 
 
-@pytest.mark.parametrize(
-    "draw", [random.random, lambda: random.randint(0, 9), lambda: random.choice([1, 2]), collections.Counter]
-)
+@pytest.mark.parametrize("draw", [random.random, lambda: random.randint(0, 9), lambda: random.choice([1, 2]), collections.Counter])
 def test_impure_library_calls_are_made_every_time(draw: Any) -> None:
     def fn(x: Tensor) -> Any:
         return x + 1, draw()

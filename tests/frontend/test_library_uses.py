@@ -101,13 +101,7 @@ def decorated_forwards(x):
 
 @whole(X)
 def annotations_that_typing_keeps(x):
-    return (
-        x + 1,
-        Optional[int] is Optional[int],
-        list[int] is list[int],
-        List[int] is Optional[int],
-        List[int] is List[int],
-    )
+    return x + 1, Optional[int] is Optional[int], list[int] is list[int], List[int] is Optional[int], List[int] is List[int]
 
 
 LAYER = torch.nn.Linear(4, 2)
@@ -198,10 +192,7 @@ def test_a_change_of_the_environment_is_seen(monkeypatch: pytest.MonkeyPatch) ->
         os.environ["MINICOMPILE_TESTS"] = str(len(x))
         return x * int(os.environ["MINICOMPILE_TESTS"])
 
-    compiled, setting = (
-        minicompile.compile(lambda x: x * float(os.environ["MINICOMPILE_TESTS"])),
-        minicompile.compile(sets),
-    )
+    compiled, setting = minicompile.compile(lambda x: x * float(os.environ["MINICOMPILE_TESTS"])), minicompile.compile(sets)
     for factor in (2.0, 3.0):
         monkeypatch.setenv("MINICOMPILE_TESTS", str(factor))
         assert_same(compiled(X), X * factor)

@@ -60,31 +60,12 @@ def mappings_of_the_standard_library(x: Tensor) -> Any:
     local = Registry()
     local["tanh"] = torch.tanh
     absent = REGISTRY.get("none", 3)
-    return (
-        found(x),
-        "relu" in REGISTRY,
-        "none" in REGISTRY,
-        absent,
-        list(local),
-        len(local),
-        local.pop("tanh")(x),
-        isinstance(local, Mapping),
-        [k for k, _ in REGISTRY.items()],
-    )
+    return found(x), "relu" in REGISTRY, "none" in REGISTRY, absent, list(local), len(local), local.pop("tanh")(x), isinstance(local, Mapping), [k for k, _ in REGISTRY.items()]
 
 
 @program(X)
 def names_of_classes(x: Tensor) -> Any:
-    return (
-        str(type(x)),
-        repr(Registry),
-        f"{int}",
-        str(REGISTRY.__class__),
-        type(x).__name__,
-        f"{Registry!r}",
-        "torch" in str(type(x)),
-        str(nn.Linear),
-    )
+    return str(type(x)), repr(Registry), f"{int}", str(REGISTRY.__class__), type(x).__name__, f"{Registry!r}", "torch" in str(type(x)), str(nn.Linear)
 
 
 def chunked(fn: Any, *tensors: Tensor) -> Any:
@@ -126,20 +107,7 @@ def signatures(x: Tensor) -> Any:
 
     names = [(p.name, str(p.kind), p.default is p.empty) for p in inspect.signature(positional).parameters.values()]
     forward = inspect.signature(LAYER.forward).parameters
-    return (
-        chunked(LAYER.chunk, x),
-        chunked(local, x, x),
-        names,
-        list(inspect.signature(wrapping).parameters),
-        "scale" in forward,
-        forward["scale"].default,
-        len(forward),
-        "q" in set(inspect.signature(local).parameters.keys()),
-        inspect.signature(local).parameters["q"].default is x,
-        list(forward),
-        "self" in forward,
-        inspect.signature(Layer.forward).parameters.get("self") is None,
-    )
+    return chunked(LAYER.chunk, x), chunked(local, x, x), names, list(inspect.signature(wrapping).parameters), "scale" in forward, forward["scale"].default, len(forward), "q" in set(inspect.signature(local).parameters.keys()), inspect.signature(local).parameters["q"].default is x, list(forward), "self" in forward, inspect.signature(Layer.forward).parameters.get("self") is None
 
 
 @program(X)
@@ -169,14 +137,7 @@ def annotations_of_functions(x: Tensor) -> Any:
         return annotated(*args)
 
     plain.__annotations__["a"] = "changed"
-    return (
-        plain.__annotations__,
-        list(annotated.__annotations__),
-        wrapper.__annotations__ is annotated.__annotations__,
-        hasattr(plain, "__wrapped__"),
-        hasattr(plain, "__mro__"),
-        wrapper(x),
-    )
+    return plain.__annotations__, list(annotated.__annotations__), wrapper.__annotations__ is annotated.__annotations__, hasattr(plain, "__wrapped__"), hasattr(plain, "__mro__"), wrapper(x)
 
 
 @program(X)
@@ -222,9 +183,7 @@ def assertions_of_torch(x: Tensor) -> Any:
 @program(X)
 def attention_that_asks_for_modes(x: Tensor) -> Any:
     layer = nn.functional.multi_head_attention_forward
-    return layer(
-        x[:, None], x[:, None], x[:, None], 4, 2, torch.ones(12, 4), None, None, None, False, 0.0, torch.eye(4), None
-    )[0]
+    return layer(x[:, None], x[:, None], x[:, None], 4, 2, torch.ones(12, 4), None, None, None, False, 0.0, torch.eye(4), None)[0]
 
 
 WORDS = ["full", "sliding", "chunked", "linear", "full", "local", "global", "none", "sliding"]
@@ -248,25 +207,7 @@ def sets_iterate_as_in_eager(x: Tensor) -> Any:
     both = numbers | {64, 32}
     numbers -= {2}
     numbers.add(48)
-    return (
-        list(table),
-        table,
-        list(grown),
-        list(fewer),
-        list(more),
-        list(copied),
-        list(kinds),
-        popped,
-        list(numbers),
-        [*both],
-        list(frozenset(WORDS)),
-        list({"p", "q", "r", "s"}),
-        list(set(dict.fromkeys(WORDS))),
-        sorted(set(WORDS)),
-        list(set("abcab")),
-        list(set(frozenset(WORDS))),
-        list({1, 2} ^ {2, 16, 32}),
-    )
+    return list(table), table, list(grown), list(fewer), list(more), list(copied), list(kinds), popped, list(numbers), [*both], list(frozenset(WORDS)), list({"p", "q", "r", "s"}), list(set(dict.fromkeys(WORDS))), sorted(set(WORDS)), list(set("abcab")), list(set(frozenset(WORDS))), list({1, 2} ^ {2, 16, 32})
 
 
 @program(X, {16, 0, 1, 2, 3}, frozenset(WORDS))
@@ -278,16 +219,7 @@ def sets_from_outside_iterate_as_in_eager(x: Tensor, s: Any, names: Any) -> Any:
 def read_only_views(x: Tensor, d: Any) -> Any:
     view = types.MappingProxyType(d)
     d["b"] = x
-    return (
-        view["a"],
-        list(view),
-        len(view),
-        "b" in view,
-        view.get("z"),
-        dict(view.items())["b"] is x,
-        bool(view),
-        type(view) is types.MappingProxyType,
-    )
+    return view["a"], list(view), len(view), "b" in view, view.get("z"), dict(view.items())["b"] is x, bool(view), type(view) is types.MappingProxyType
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -311,9 +243,7 @@ def test_a_signature_given_by_hand_or_by_another_object_is_asked_for_really() ->
     given.__signature__ = inspect.signature(positional)  # type: ignore[attr-defined]
 
     def fn(x: Tensor) -> Any:
-        return [
-            len(inspect.signature(f).parameters) for f in (given, functools.partial(positional, 1), UserDict, LAYER)
-        ], x
+        return [len(inspect.signature(f).parameters) for f in (given, functools.partial(positional, 1), UserDict, LAYER)], x
 
     assert_like_eager(fn, (X,), eager=True)
 

@@ -290,15 +290,7 @@ class Pair:
 
 @whole(X, 3)
 def division_with_remainder(x, n):
-    return (
-        divmod(Pair(), x),
-        divmod(4, Pair()),
-        divmod(7, 2),
-        divmod(x.shape[1], n),
-        divmod(-7.5, 2),
-        n == True,
-        n + True,
-    )
+    return divmod(Pair(), x), divmod(4, Pair()), divmod(7, 2), divmod(x.shape[1], n), divmod(-7.5, 2), n == True, n + True
 
 
 @broken(X, 3)

@@ -33,14 +33,7 @@ def repeated(x):
 @program(X)
 def made(x):
     rows = torch.Size([x.shape[0], 2])
-    return (
-        rows,
-        torch.Size(),
-        torch.Size(x.shape[1:]),
-        torch.Size(n for n in (1, 2)),
-        x.view(torch.Size([-1, 1])),
-        rows.numel(),
-    )
+    return rows, torch.Size(), torch.Size(x.shape[1:]), torch.Size(n for n in (1, 2)), x.view(torch.Size([-1, 1])), rows.numel()
 
 
 @program(X)

@@ -164,19 +164,7 @@ def model_output(x: Tensor) -> Any:
     o = Pair(x + 1, third=(x, x * 2))
     o.second = x - 1
     o["second"] = x - 2
-    return (
-        o,
-        o[0],
-        o["third"][1],
-        o[1:],
-        o.to_tuple(),
-        list(o.keys()),
-        len(o),
-        o.second,
-        is_dataclass(o),
-        o == o,
-        [f.name for f in fields(o)],
-    )
+    return o, o[0], o["third"][1], o[1:], o.to_tuple(), list(o.keys()), len(o), o.second, is_dataclass(o), o == o, [f.name for f in fields(o)]
 
 
 @program(X)
@@ -196,41 +184,14 @@ def lists_of_a_class(x: Tensor) -> Any:
     s[0] = 9
     del s[1]
     t = s[1:]
-    return (
-        s,
-        s.pushed,
-        s.top(),
-        type(t) is list,
-        s + [1],
-        type(s + [1]) is list,
-        len(s),
-        s == [1],
-        9 in s,
-        s.index(9),
-        s * 2,
-        isinstance(s, list),
-    )
+    return s, s.pushed, s.top(), type(t) is list, s + [1], type(s + [1]) is list, len(s), s == [1], 9 in s, s.index(9), s * 2, isinstance(s, list)
 
 
 @program(X)
 def tuples_of_a_class(x: Tensor) -> Any:
     p = Point(1, x) + Point(2, x)
     a, b = p
-    return (
-        p,
-        p.name,
-        p.x,
-        a,
-        b,
-        p[0],
-        len(p),
-        p[:1],
-        type(p[:1]) is tuple,
-        isinstance(p, tuple),
-        Point(1, 2) == (1, 2),
-        (1, 2) == Point(1, 2),
-        Point(1, 2) < (1, 3),
-    )
+    return p, p.name, p.x, a, b, p[0], len(p), p[:1], type(p[:1]) is tuple, isinstance(p, tuple), Point(1, 2) == (1, 2), (1, 2) == Point(1, 2), Point(1, 2) < (1, 3)
 
 
 @program(X)
@@ -251,19 +212,7 @@ def sets_and_default_dicts(x: Tensor) -> Any:
 @program(X)
 def the_class_has_its_say(x: Tensor) -> Any:
     l = Loud([1, 2])
-    return (
-        l[0],
-        list(l),
-        [*l],
-        l == 5,
-        len(l),
-        "it" in l,
-        1 in l,
-        list.__len__(l),
-        list.__getitem__(l, 1),
-        [i for i in list.__iter__(l)],
-        x,
-    )
+    return l[0], list(l), [*l], l == 5, len(l), "it" in l, 1 in l, list.__len__(l), list.__getitem__(l, 1), [i for i in list.__iter__(l)], x
 
 
 @program(X)
@@ -272,17 +221,7 @@ def unbound_methods_of_the_base(x: Tensor) -> Any:
     dict.__setitem__(d, "a", x)
     dict.update(d, b=1)
     dict.setdefault(d, "c", [x])
-    return (
-        d,
-        d.log,
-        dict.get(d, "a") is x,
-        hasattr(d, "a"),
-        dict.__contains__(d, "b"),
-        {**d},
-        dict(d),
-        dict.pop(d, "b"),
-        list(dict.items(d)),
-    )
+    return d, d.log, dict.get(d, "a") is x, hasattr(d, "a"), dict.__contains__(d, "b"), {**d}, dict(d), dict.pop(d, "b"), list(dict.items(d))
 
 
 @program(X)
@@ -291,16 +230,7 @@ def unpacked_and_copied(x: Tensor) -> Any:
         return named
 
     d = Plain(a=x, b=2)
-    return (
-        takes(**d),
-        {**d, "c": 1},
-        dict(d),
-        list(d.items()),
-        dict(d, z=1),
-        d | {"q": 1},
-        type(d | {}) is dict,
-        d == {"a": x, "b": 2},
-    )
+    return takes(**d), {**d, "c": 1}, dict(d), list(d.items()), dict(d, z=1), d | {"q": 1}, type(d | {}) is dict, d == {"a": x, "b": 2}
 
 
 @program(X)
@@ -382,19 +312,7 @@ def methods_under_other_names(x: Tensor, d: Any) -> Any:
     del d.a
     object.__setattr__(d, "real", 4)
     m = Absent(k=x)
-    return (
-        d,
-        d.b,
-        "a" in d,
-        d.fetch("q", 3),
-        d.sized(),
-        vars(d),
-        d.real,
-        m.k,
-        m.other,
-        hasattr(m, "anything"),
-        hasattr(d, "__nope__"),
-    )
+    return d, d.b, "a" in d, d.fetch("q", 3), d.sized(), vars(d), d.real, m.k, m.other, hasattr(m, "anything"), hasattr(d, "__nope__")
 
 
 # ---- from outside ----

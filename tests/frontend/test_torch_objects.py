@@ -41,48 +41,22 @@ def attributes_of_results(x):
 @WHOLE.program(X)
 def state_dicts(x):
     state = LINEAR.state_dict(prefix="p.")
-    return (
-        state,
-        state._metadata,
-        list(state),
-        x @ state["p.weight"],
-        hasattr(state, "other"),
-        state["p.weight"].requires_grad,
-    )
+    return state, state._metadata, list(state), x @ state["p.weight"], hasattr(state, "other"), state["p.weight"].requires_grad
 
 
 @WHOLE.program(X)
 def legacy_constructors(x):
-    return (
-        torch.Tensor([1, 2, 3]) + x,
-        torch.Tensor(2, 3).shape,
-        torch.FloatTensor([[1.5]]),
-        torch.LongTensor([1, 2]),
-        torch.DoubleTensor(2).dtype,
-        torch.BoolTensor([1, 0]),
-        type(x)(2, 2).shape,
-    )
+    return torch.Tensor([1, 2, 3]) + x, torch.Tensor(2, 3).shape, torch.FloatTensor([[1.5]]), torch.LongTensor([1, 2]), torch.DoubleTensor(2).dtype, torch.BoolTensor([1, 0]), type(x)(2, 2).shape
 
 
 @WHOLE.program(X)
 def legacy_classes(x):
-    return (
-        isinstance(x, torch.FloatTensor),
-        isinstance(x.double(), torch.FloatTensor),
-        isinstance(x.long(), (int, torch.LongTensor)),
-        x.type(),
-    )
+    return isinstance(x, torch.FloatTensor), isinstance(x.double(), torch.FloatTensor), isinstance(x.long(), (int, torch.LongTensor)), x.type()
 
 
 @WHOLE.program(X)
 def slots_of_constants(x):
-    return (
-        x + "abc".__len__() + (3).__add__(4),
-        "abc".translate(str.maketrans("a", "b")),
-        (2).__lt__(3),
-        "a".__eq__("b"),
-        [1, 2].__len__(),
-    )
+    return x + "abc".__len__() + (3).__add__(4), "abc".translate(str.maketrans("a", "b")), (2).__lt__(3), "a".__eq__("b"), [1, 2].__len__()
 
 
 @WHOLE.program(X)

@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch.func import (
-    functional_call,
-    grad,
-    grad_and_value,
-    hessian,
-    jacfwd,
-    jacrev,
-    jvp,
-    vjp,
-    vmap,
+    functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap,
 )
 
 import minicompile
@@ -66,32 +58,19 @@ def reads_from_around(x):
 @WHOLE.program(X)
 def nested(x):
     inner = vmap(vmap(lambda a, b: a * b, (None, 0)), (0, None))
-    return (
-        vmap(vmap(lambda a: a * 2))(x),
-        inner(x, x),
-        grad(grad(grad(lambda t: t**4)))(x.sum()),
-        vmap(grad(lambda t: (t**2).sum()))(x),
-    )
+    return vmap(vmap(lambda a: a * 2))(x), inner(x, x), grad(grad(grad(lambda t: t**4)))(x.sum()), vmap(grad(lambda t: (t**2).sum()))(x)
 
 
 @WHOLE.program(X)
 def auxiliary(x):
     a = grad(lambda t, u: ((t * u).sum(), {"a": t + 1}), has_aux=True, argnums=1)(x, x)
-    return (
-        a,
-        grad_and_value(lambda t: (t.sum(), t), has_aux=True)(x),
-        jacrev(lambda t: (t.sin(), t), has_aux=True)(x[0]),
-    )
+    return a, grad_and_value(lambda t: (t.sum(), t), has_aux=True)(x), jacrev(lambda t: (t.sin(), t), has_aux=True)(x[0])
 
 
 @WHOLE.program(X)
 def argument_numbers(x):
     a = grad(lambda t, u: (t * u * u).sum(), argnums=(0, -1))(x, x + 1)
-    return (
-        a,
-        grad(lambda d: (d["a"] ** 2).sum())({"a": x}),
-        jacrev(lambda a, b: (a * b, {"k": a.sum()}), argnums=(0, 1))(x, x),
-    )
+    return a, grad(lambda d: (d["a"] ** 2).sum())({"a": x}), jacrev(lambda a, b: (a * b, {"k": a.sum()}), argnums=(0, 1))(x, x)
 
 
 @WHOLE.program(X)
@@ -242,9 +221,7 @@ def test_a_pullback_that_is_returned_is_a_real_one() -> None:
     torch.testing.assert_close(pull(X)[0], X * X.cos())
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in WHOLE if name not in ("differentiated_again", "effects_happen_once")]
-)
+@pytest.mark.parametrize("name", [name for name in WHOLE if name not in ("differentiated_again", "effects_happen_once")])
 def test_through_our_own_lowering(name: str) -> None:
     fn, args = WHOLE[name]
     compiled = minicompile.compile(fn, fullgraph=True)

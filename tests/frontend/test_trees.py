@@ -89,9 +89,7 @@ def scanned_backwards(x):
 
 @loop(X)
 def mapped_over_rows(x):
-    return torch_map(lambda row, w: row * w.sum(), x, torch.ones(3)), torch_map(
-        lambda t: (t["k"] * 2, t["k"].sum()), {"k": x}
-    )
+    return torch_map(lambda row, w: row * w.sum(), x, torch.ones(3)), torch_map(lambda t: (t["k"] * 2, t["k"].sum()), {"k": x})
 
 
 @pytest.mark.parametrize("name", WHOLE)

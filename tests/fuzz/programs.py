@@ -25,18 +25,8 @@ from minicompile.ir.types import dtype_kind
 from . import rounding
 
 DTYPES = (
-    torch.float32,
-    torch.float32,
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
+    torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 )
 SHAPES = ((), (1,), (5,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 4), (3, 17), (0, 4), (4, 33), (2, 3, 2, 2))
 FLOATS = (0.0, -0.0, 1.0, 0.7, -1.0, 0.5, 2.0, -2.5, 3.25, 7.0, 0.1, 1e-3, math.inf, -math.inf, math.nan, 1e-40, 100.0)
@@ -59,24 +49,9 @@ LEFT_OUT = {"where", "philox", *(row.name for row in SPECIAL if row.name != "nex
 """`where` has a step of its own; `philox` is no function of torch's;
 special functions near their poles are as far from eager's as a last bit can carry."""
 
-KINDS = (
-    ("pointwise",) * 5
-    + ("view",) * 4
-    + (
-        "mixed",
-        "cast",
-        "where",
-        "clamp",
-        "reduce",
-        "reduce",
-        "place",
-        "scan",
-        "join",
-        "index",
-        "window",
-        "write",
-        "mask",
-    )
+KINDS = ("pointwise",) * 5 + ("view",) * 4 + (
+    "mixed", "cast", "where", "clamp", "reduce", "reduce", "place", "scan", "join", "index", "window",
+    "write", "mask",
 )
 """What a step may be: methods of `Writer`."""
 
@@ -160,8 +135,7 @@ class Writer:
 
     def any_value(self, kinds: str = "fib", exact: bool = True, rank: int = 0) -> Value | None:
         fitting = [
-            v
-            for v in self.values
+            v for v in self.values
             if dtype_kind(v.tensor.dtype) in kinds and (v.exact or not exact) and v.tensor.dim() >= rank
         ]
         return self.choices.pick(fitting[-8:]) if fitting else None
@@ -343,7 +317,7 @@ class Writer:
         if how == "pad":
             self.call(torch.nn.functional.pad, x, (self.choices.integer(-1, 2), self.choices.integer(-1, 3)))
         elif how == "flip":
-            self.call(torch.flip, x, (self.choices.integer(0, dim),))
+            self.call(torch.flip, x, (self.choices.integer(0, dim), ))
         elif how == "roll":
             self.call(torch.roll, x, self.choices.integer(-3, 3), self.choices.integer(0, dim))
         elif how == "unfold":

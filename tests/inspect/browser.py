@@ -33,7 +33,9 @@ def page(dark: bool = False, width: int = 1400, height: int = 1000) -> Iterator[
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        view = browser.new_page(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+        view = browser.new_page(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
         complaints: list[str] = []
         view.on("console", lambda message: message.type == "error" and complaints.append(message.text))
         view.on("pageerror", lambda error: complaints.append(str(error)))

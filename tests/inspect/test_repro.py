@@ -113,7 +113,9 @@ with config.patch(debug_dir={folder!r}, entry_cache=False), torch.set_grad_enabl
 def test_the_script_fails_alike(stage: str, says: str, grad: bool, tmp_path: Path) -> None:
     folder = tmp_path / "debug"
     backend = "triton" if stage == "Triton" else "auto"
-    (tmp_path / "driver.py").write_text(DRIVER.format(root=str(ROOT), folder=str(folder), backend=backend, grad=grad))
+    (tmp_path / "driver.py").write_text(
+        DRIVER.format(root=str(ROOT), folder=str(folder), backend=backend, grad=grad)
+    )
     extra = {"TRITON_INTERPRET": "1"} if stage == "Triton" else {}
     done = in_process("driver.py", tmp_path, FAULTS[stage], **extra)
     scripts = list(folder.rglob("repro.py"))

@@ -105,3 +105,5 @@ def test_right_graphs_pass_once_an_entry() -> None:
 def test_unknown_way() -> None:
     with pytest.raises(ValueError, match='True, False or "warn"'):
         minicompile.compile(program, verify="loudly")  # type: ignore[arg-type]
+
+

@@ -181,3 +181,4 @@ def test_the_users_exception_comes_out() -> None:
     with pytest.raises(RuntimeError, match="shape") as caught:
         minicompile.compile(wrong, verify=True)(X)
     assert not isinstance(caught.value, VerificationError)
+

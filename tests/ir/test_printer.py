@@ -24,9 +24,7 @@ def softmax_graph():
 
 
 def test_text():
-    assert (
-        str(softmax_graph())
-        == """\
+    assert str(softmax_graph()) == """\
 import torch
 from minicompile.ir import eager_ops as ops
 
@@ -35,7 +33,6 @@ def graph(x):
     div_1 = exp_1 / ops.sum(exp_1, (1,))  # f32[2, 3]
     return (div_1,)
 """
-    )
 
 
 def test_it_runs():

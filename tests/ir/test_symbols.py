@@ -24,20 +24,8 @@ from minicompile.ir.symbols import dim_text, evaluate, evaluate_scalar, free_sym
 
 a, b = sympy.symbols("a b", integer=True, positive=True)
 EXPRESSIONS = [
-    a + 1,
-    a * b + 3,
-    a - b,
-    a**2,
-    FloorDiv(a + 3, b),
-    Mod(a, b),
-    ModularIndexing(a, 2, 5),
-    Max(a, b, 4),
-    Min(a, b),
-    ToFloat(a) / 2,
-    IntTrueDiv(a, b),
-    FloatTrueDiv(ToFloat(a), 4.0),
-    OpaqueUnaryFn_sqrt(ToFloat(a)),
-    sympy.sqrt(a),
+    a + 1, a * b + 3, a - b, a**2, FloorDiv(a + 3, b), Mod(a, b), ModularIndexing(a, 2, 5), Max(a, b, 4), Min(a, b),
+    ToFloat(a) / 2, IntTrueDiv(a, b), FloatTrueDiv(ToFloat(a), 4.0), OpaqueUnaryFn_sqrt(ToFloat(a)), sympy.sqrt(a),
     1 / a,
 ]
 

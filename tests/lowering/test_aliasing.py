@@ -113,21 +113,11 @@ def test_an_output_that_is_the_input_is_the_input(function):
     assert y is x
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: x.t(),
-        lambda x: x.view(12),
-        lambda x: x[1:, ::2],
-        lambda x: x.detach(),
-        lambda x: x.expand(2, 3, 4),
-        lambda x: x.view_as(x),
-        lambda x: x.diagonal(),
-        lambda x: x.unfold(1, 2, 1),
-        lambda x: x.add_(1)[2],
-        lambda x: x.as_strided((2, 2), (1, 4), 2),
-    ],
-)
+@pytest.mark.parametrize("function", [
+    lambda x: x.t(), lambda x: x.view(12), lambda x: x[1:, ::2], lambda x: x.detach(), lambda x: x.expand(2, 3, 4),
+    lambda x: x.view_as(x), lambda x: x.diagonal(), lambda x: x.unfold(1, 2, 1), lambda x: x.add_(1)[2],
+    lambda x: x.as_strided((2, 2), (1, 4), 2),
+])
 def test_an_output_that_is_a_view_of_the_input_shares_its_memory(check, function):
     check(function, x34())
     graph, (x,), (y,) = results_of(function, x34())
@@ -142,15 +132,9 @@ def test_views_of_inputs_start_from_where_the_input_starts():
     assert result.tolist() == [6.0, 7.0, 8.0, 9.0] and share_memory(result, base)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: x.clone(),
-        lambda x: x * 1,
-        lambda x: x.t().contiguous(),
-        lambda x: x + 0,
-    ],
-)
+@pytest.mark.parametrize("function", [
+    lambda x: x.clone(), lambda x: x * 1, lambda x: x.t().contiguous(), lambda x: x + 0,
+])
 def test_a_copy_shares_nothing(function):
     _, (x,), (y,) = results_of(function, x34())
     assert not share_memory(x, y)
@@ -234,14 +218,10 @@ def test_writes_happen_after_outputs_are_computed(check):
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "function,x,message",
-    [
-        (lambda x: x.t_(), x34(), "changed in place"),
-        (lambda x: torch._neg_view(x.conj()), x34().to(torch.complex64), "lazy bits"),
-    ],
-    ids=["metadata", "lazy_bits"],
-)
+@pytest.mark.parametrize("function,x,message", [
+    (lambda x: x.t_(), x34(), "changed in place"),
+    (lambda x: torch._neg_view(x.conj()), x34().to(torch.complex64), "lazy bits"),
+], ids=["metadata", "lazy_bits"])
 def test_refused_by_name(function, x, message):
     with pytest.raises(LoweringError, match=message):
         lowered(function, x)
@@ -282,14 +262,9 @@ def random_pair(x):
     return a - b
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        random_pair,
-        lambda x: torch.nn.functional.dropout(x, 0.5),
-        lambda x: torch.bernoulli(x / 12) + torch.randn_like(x),
-    ],
-)
+@pytest.mark.parametrize("function", [
+    random_pair, lambda x: torch.nn.functional.dropout(x, 0.5), lambda x: torch.bernoulli(x / 12) + torch.randn_like(x),
+])
 def test_random_numbers_can_be_eagers_in_eagers_order(function):
     with config.patch(fallback_random=True):
         graph = passes.run(lowered(function, x34()))

@@ -65,6 +65,7 @@ def test_other_convolutions_are_left(check: Any, name: str):
     assert externs(check(function, *inputs)) == ["aten.convolution.default"]
 
 
+
 @pytest.mark.parametrize("name", ["plain", "bias, padding", "same", "dilation"])
 def test_small_filters_over_images_of_any_size(name: str):
     """The first call's kernels serve the others: only channels and window must be known."""

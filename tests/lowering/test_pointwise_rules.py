@@ -161,13 +161,8 @@ def test_binary_of_floats(check, name, dtype):
 
 
 MIXED = [
-    (torch.float32, torch.int64),
-    (torch.bfloat16, torch.float32),
-    (torch.float16, torch.bfloat16),
-    (torch.int8, torch.uint8),
-    (torch.bool, torch.int32),
-    (torch.bool, torch.float16),
-    (torch.int64, torch.float64),
+    (torch.float32, torch.int64), (torch.bfloat16, torch.float32), (torch.float16, torch.bfloat16),
+    (torch.int8, torch.uint8), (torch.bool, torch.int32), (torch.bool, torch.float16), (torch.int64, torch.float64),
 ]
 
 
@@ -237,16 +232,8 @@ def test_sums_and_differences_are_not_rounded_within_a_kernel(function, dtype):
     assert got.equal((function(x.float(), y.float()) * z.float()).to(dtype))
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        torch.sub,
-        torch.add,
-        torch.rsub,
-        lambda x, y: torch.add(x, y, alpha=2),
-        lambda x, y: torch.lerp(x.to(y.dtype), y, 0.3),
-    ],
-)
+@pytest.mark.parametrize("function", [torch.sub, torch.add, torch.rsub, lambda x, y: torch.add(x, y, alpha=2),
+                                      lambda x, y: torch.lerp(x.to(y.dtype), y, 0.3)])
 @pytest.mark.parametrize("zero_dim", [torch.tensor(2**40), torch.tensor(1e30), torch.tensor(1.0009765)])
 def test_numbers_become_half_precision_first(kernel_only, function, zero_dim):
     y = torch.tensor([float("inf"), 1.0, -2.0], dtype=torch.float16)
@@ -259,16 +246,10 @@ def test_angle_of_real_numbers(kernel_only, dtype):
 
 
 @pytest.mark.parametrize("divisor", [2, 3, -3])
-@pytest.mark.parametrize(
-    "op",
-    [
-        lambda x, d: x // d,
-        lambda x, d: x % d,
-        lambda x, d: torch.fmod(x, d),
-        lambda x, d: torch.div(x, d, rounding_mode="trunc"),
-    ],
-    ids=["floor", "remainder", "fmod", "trunc"],
-)
+@pytest.mark.parametrize("op", [
+    lambda x, d: x // d, lambda x, d: x % d, lambda x, d: torch.fmod(x, d),
+    lambda x, d: torch.div(x, d, rounding_mode="trunc"),
+], ids=["floor", "remainder", "fmod", "trunc"])
 def test_integer_division_by_a_constant(kernel_only, op, divisor):
     kernel_only(lambda x: op(x, divisor), values(torch.int64))
 
@@ -335,14 +316,8 @@ def test_shifts_beyond_the_bits(kernel_only, dtype):
 
 
 NUMBERS = [
-    0.7,
-    3,
-    torch.tensor(0.7),
-    torch.tensor(-(2**63)),
-    torch.tensor([300001]),
-    torch.tensor([[7]], dtype=torch.uint8),
-    torch.tensor(True),
-    torch.tensor(0.1, dtype=torch.float64),
+    0.7, 3, torch.tensor(0.7), torch.tensor(-(2**63)), torch.tensor([300001]), torch.tensor([[7]], dtype=torch.uint8),
+    torch.tensor(True), torch.tensor(0.1, dtype=torch.float64),
 ]
 QUOTIENTS = {
     "mul": torch.mul,

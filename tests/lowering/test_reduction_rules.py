@@ -21,16 +21,10 @@ def rows(dtype: torch.dtype) -> torch.Tensor:
 
 def special_rows(dtype: torch.dtype) -> torch.Tensor:
     """Rows of -inf only, with one +inf, with NaN, with some -inf, of zeros with signs, finite."""
-    return torch.tensor(
-        [
-            [-INF, -INF, -INF, -INF],
-            [1.0, INF, 2.0, 0.0],
-            [NAN, 1.0, 2.0, 3.0],
-            [-INF, 1.0, -INF, 2.0],
-            [0.0, -0.0, -0.0, 0.0],
-            [1.0, 2.0, 3.0, 4.0],
-        ]
-    ).to(dtype)
+    return torch.tensor([
+        [-INF, -INF, -INF, -INF], [1.0, INF, 2.0, 0.0], [NAN, 1.0, 2.0, 3.0], [-INF, 1.0, -INF, 2.0],
+        [0.0, -0.0, -0.0, 0.0], [1.0, 2.0, 3.0, 4.0],
+    ]).to(dtype)
 
 
 REDUCTIONS = {

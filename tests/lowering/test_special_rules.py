@@ -25,18 +25,9 @@ def test_of_one_argument(kernel_only, name, dtype):
     kernel_only(lambda x: function(x), torch.tensor(X, dtype=dtype))
 
 
-TWO = [
-    "igamma",
-    "igammac",
-    "hypot",
-    "nextafter",
-    "special.zeta",
-    "special.chebyshev_polynomial_t",
-    "special.shifted_chebyshev_polynomial_w",
-    "special.hermite_polynomial_he",
-    "special.legendre_polynomial_p",
-    "special.laguerre_polynomial_l",
-]
+TWO = ["igamma", "igammac", "hypot", "nextafter", "special.zeta", "special.chebyshev_polynomial_t",
+       "special.shifted_chebyshev_polynomial_w", "special.hermite_polynomial_he", "special.legendre_polynomial_p",
+       "special.laguerre_polynomial_l"]
 
 
 def named(name):

@@ -34,10 +34,8 @@ def salience(x, kx, ky):
 
 def block(x, n1w, n1b, n2w, n2b, wq, bq, wo, bo, w1, b1, w2, b2):
     """A pre-norm transformer block with two heads over (2, 4, 8)."""
-    q, k, v = (
-        t.view(2, 4, 2, 4).transpose(1, 2)
-        for t in (F.linear(F.layer_norm(x, (8,), n1w, n1b), wq, bq)[..., i : i + 8] for i in (0, 8, 16))
-    )
+    q, k, v = (t.view(2, 4, 2, 4).transpose(1, 2) for t in (
+        F.linear(F.layer_norm(x, (8,), n1w, n1b), wq, bq)[..., i : i + 8] for i in (0, 8, 16)))
     x = x + F.linear(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 4, 8), wo, bo)
     return x + F.linear(F.gelu(F.linear(F.layer_norm(x, (8,), n2w, n2b), w1, b1)), w2, b2)
 
@@ -69,9 +67,7 @@ def test_the_transformer_block_prints_on_a_screen_and_runs(check):
     assert len(text.splitlines()) <= 50 and max(map(len, text.splitlines())) < 250
     torch.testing.assert_close(runnable(graph)(*inputs)[0], block(*inputs))
     assert sorted(set(externs(graph))) == [
-        "aten._scaled_dot_product_flash_attention_for_cpu.default",
-        "aten.addmm.default",
-        "aten.mm.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten.addmm.default", "aten.mm.default",
     ]
 
 

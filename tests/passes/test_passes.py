@@ -100,10 +100,8 @@ def test_redundant_casts(name):
 # Views: chains of one kind are one, and what changes nothing is gone.
 VIEWS = {
     "reshape of reshape": (lambda g, x: g.reshape(g.reshape(x, (24,)), (2, 12)), ["reshape"]),
-    "permute of permute": (
-        lambda g, x: g.permute(g.permute(g.reshape(x, (2, 2, 6)), (1, 2, 0)), (1, 0, 2)),
-        ["reshape", "permute"],
-    ),
+    "permute of permute": (lambda g, x: g.permute(g.permute(g.reshape(x, (2, 2, 6)), (1, 2, 0)), (1, 0, 2)),
+                           ["reshape", "permute"]),
     "permutes that cancel": (lambda g, x: g.permute(g.permute(x, (1, 0)), (1, 0)), []),
     "slice of slice": (lambda g, x: g.slice(g.slice(x, 1, 1, 4, 1), 1, 1, 2, 2), ["slice"]),
     "slices of two dimensions": (lambda g, x: g.slice(g.slice(x, 1, 1, 4, 1), 0, 1, 2, 1), ["slice", "slice"]),
@@ -205,15 +203,10 @@ def test_pointwise_of_fulls_is_a_full():
     assert text == f"full_1 = ops.full((4, 6), {value}, torch.float32)\nreturn (full_1,)"
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda g, full: g.reshape(full, (24,)),
-        lambda g, full: g.permute(full, (1, 0)),
-        lambda g, full: g.slice(full, 0, 1, 2),
-        lambda g, full: g.expand(g.reshape(full, (1, 4, 6)), (3, 4, 6)),
-    ],
-)
+@pytest.mark.parametrize("view", [
+    lambda g, full: g.reshape(full, (24,)), lambda g, full: g.permute(full, (1, 0)),
+    lambda g, full: g.slice(full, 0, 1, 2), lambda g, full: g.expand(g.reshape(full, (1, 4, 6)), (3, 4, 6)),
+])
 def test_a_view_of_a_full_is_a_full(view):
     g = Build()
     graph = passes.run(g.graph(view(g, g.full(5, tensor_type(4, 6)))), ["fold", "dce"])

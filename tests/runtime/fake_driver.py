@@ -104,11 +104,7 @@ def run_beside(driver: str, script: str, folder: Path) -> None:
     subprocess.run([str(found.path), "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)], check=True)
     folders = os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "LD_LIBRARY_PATH": folders},
-        cwd=Path(__file__).parent.parent.parent,
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "LD_LIBRARY_PATH": folders}, cwd=Path(__file__).parent.parent.parent,
     )
     assert done.returncode == 0, done.stderr[-2000:]

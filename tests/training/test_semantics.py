@@ -443,7 +443,6 @@ def test_double_backward_is_right() -> None:
 
 def test_double_backward_where_one_input_is_computed_from_another() -> None:
     """Each gradient of the graph is a partial one: what lies between its inputs is for autograd to follow, once."""
-
     def function(x, y):
         return (x * y).sin().sum()
 

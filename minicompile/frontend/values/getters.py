@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..tracer import Tracer
 
-
 class GetterValue(Value):
     """One of the three. `kind` is the class, `args` and `kwargs` what it was made with."""
 
