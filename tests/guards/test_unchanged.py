@@ -1,9 +1,7 @@
 """What a check has read is not read again while it stays the same, and any change of it is seen."""
 
 import builtins
-import functools
 import gc
-import random
 import sys
 import threading
 import types
@@ -14,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-import minicompile
 from minicompile.frontend.sources import (
     AttrSource,
     BuiltinSource,
@@ -525,62 +522,6 @@ def test_objects_of_other_kinds_are_a_miss_and_run_no_code_of_theirs():
     for value in (None, 3, "x", Loud(), torch.zeros(2), Owner(), Box, scaled):
         assert check.hit(value) is False
     assert ran == []
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(4))
-        self.act, self.scale, self.config = torch.relu, 1.5, {"steps": 2, "bias": [0.5]}
-        self.register_buffer("shift", torch.ones(3))
-
-    def forward(self, x):
-        for _ in range(self.config["steps"]):
-            for layer in self.layers:
-                x = self.act(layer(x)) * self.scale + self.shift
-        return (x + self.config["bias"][0]) / DIVISOR
-
-
-DIVISOR = 3.0
-
-
-def random_change(net, rng):
-    """One of many ways to change what the net computes."""
-    layer = rng.choice(net.layers)
-    return rng.choice(
-        [
-            lambda: setattr(net, "scale", rng.choice([1.5, 2.5])),
-            lambda: net.config.update(steps=rng.choice([1, 2])),
-            lambda: net.config["bias"].__setitem__(0, rng.choice([0.5, 0.25])),
-            lambda: setattr(net, "act", rng.choice([torch.relu, torch.tanh])),
-            lambda: setattr(layer, "weight", nn.Parameter(torch.randn(3, 3))),
-            lambda: setattr(layer, "bias", None) if layer.bias is not None else None,
-            lambda: setattr(layer, "bias", nn.Parameter(torch.randn(3))),
-            lambda: net._buffers.__setitem__("shift", torch.randn(3)),
-            lambda: net.layers.__setitem__(rng.randrange(4), nn.Linear(3, 3)),
-            lambda: layer.__dict__.__setitem__("forward", functools.partial(torch.mul, 2)),
-            lambda: layer.__dict__.pop("forward", None),
-            lambda: globals().__setitem__("DIVISOR", rng.choice([3.0, 5.0])),
-            lambda: setattr(Net, "extra", rng.random()),
-            lambda: setattr(net, "calls", rng.random()),
-            lambda: net.train(rng.choice([True, False])),
-        ]
-    )
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_programs_whose_modules_change_as_they_like(seed):
-    rng = random.Random(seed)
-    torch.manual_seed(seed)
-    nets = [Net(), Net()]
-    compiled = [minicompile.compile(net) for net in nets]
-    with torch.no_grad():
-        for _ in range(40):
-            which = rng.randrange(2)
-            random_change(nets[which], rng)()
-            for _ in range(2):
-                x = torch.randn(2, 3)
-                torch.testing.assert_close(compiled[which](x), nets[which](x))
 
 
 @pytest.mark.parametrize(
