@@ -32,7 +32,8 @@
  * hangs on an argument is reached through dicts whose versions agree, and so is alive.  (An argument's address may have
  * become another object's; that has no dict of the same version.)
  *
- * The caller notes first, then checks, then settles: what another thread changes in between has another version.
+ * The caller notes first, then checks, then settles, while it keeps the arguments: what another thread has changed in
+ * between has another version, or holds another object, and is not remembered.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -170,14 +171,14 @@ has_key(PyObject *dict, const Key *key)
     return is_held(value, key->expected);
 }
 
-/* Whether a dict is as it was, as far as it was read. */
+/* Whether a dict is as it was, as far as it was read; `strictly`: nobody has touched it. */
 static int
-is_same(const Noted *noted, Record *record, PyObject *dict)
+is_same(const Noted *noted, Record *record, PyObject *dict, int strictly)
 {
     uint64_t version = version_of(dict);
     if (version == record->version)
         return 1;
-    if (record->keys == ALL_OF_IT)
+    if (strictly || record->keys == ALL_OF_IT)
         return 0;
     for (int i = record->keys; i != 0; i = noted->keys[i].next)
         if (!has_key(dict, &noted->keys[i]))
@@ -187,15 +188,15 @@ is_same(const Noted *noted, Record *record, PyObject *dict)
 }
 
 static int
-holds(const Noted *noted, Record *record)
+holds(const Noted *noted, Record *record, int strictly)
 {
     PyObject *at = record->at, **dict;
     switch (record->fact) {
     case OWN_DICT:
         dict = _PyObject_GetDictPtr(at);
-        return dict != NULL && *dict == record->expected && is_same(noted, record, *dict);
+        return dict != NULL && *dict == record->expected && is_same(noted, record, *dict, strictly);
     case DICT:
-        return is_same(noted, record, at);
+        return is_same(noted, record, at, strictly);
     case IS_EMPTY:
         return PyDict_GET_SIZE(at) == 0;
     case HAS_TYPE:
@@ -224,10 +225,10 @@ noted_for(Unchanged *self, PyObject *const *args)
 }
 
 static int
-all_hold(const Noted *noted)
+all_hold(const Noted *noted, int strictly)
 {
     for (Py_ssize_t i = 0; i < noted->count; i++)
-        if (!holds(noted, &noted->records[i]))
+        if (!holds(noted, &noted->records[i], strictly))
             return 0;
     return 1;
 }
@@ -251,7 +252,7 @@ unchanged_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, P
     Noted *noted = (Noted *)Py_XNewRef((PyObject *)noted_for(self, args)); /* making a dict may run the collector */
     if (noted == NULL)
         Py_RETURN_NONE;
-    PyObject *result = all_hold(noted) ? values_of(noted) : Py_NewRef(Py_None);
+    PyObject *result = all_hold(noted, 0) ? values_of(noted) : Py_NewRef(Py_None);
     if (result != Py_None)
         self->fruitless = 0;
     Py_DECREF(noted);
@@ -380,7 +381,8 @@ unchanged_settle(Unchanged *self, PyObject *noted)
         return NULL;
     }
     self->fruitless++;
-    remember(self, (Noted *)noted);
+    if (all_hold((Noted *)noted, 1))
+        remember(self, (Noted *)noted);
     Py_RETURN_NONE;
 }
 

@@ -389,6 +389,27 @@ def test_what_changes_while_it_is_checked_is_not_taken_for_known():
     assert not is_known(check, box) and check.hit(box) is False
 
 
+RIGHT_AGAIN = {
+    "a key": lambda box, is_right: setattr(box, "number", 1000 if is_right else 1001),
+    "a cell": lambda box, is_right: setattr(box.inner.__closure__[1], "cell_contents", 7000 if is_right else 7001),
+    "a slot": lambda box, is_right: setattr(box.slotted, "name", "first" if is_right else "second"),
+    "defaults": lambda box, is_right: setattr(box.function, "__defaults__", (2,) if is_right else (3,)),
+}
+
+
+@pytest.mark.parametrize("change", RIGHT_AGAIN.values(), ids=RIGHT_AGAIN)
+def test_what_was_wrong_when_it_was_noted_is_not_remembered(change):
+    """Another thread may make it right before it is checked."""
+    check = Checked(*guards_on(Box()))
+    box, asked = settled(check, Box()), check.check.namespace["__unchanged"]
+    change(box, False)
+    noted = asked.note(box)
+    change(box, True)
+    asked.settle(noted)
+    change(box, False)
+    assert not is_known(check, box) and check.hit(box) is False
+
+
 def test_threads():
     check = Checked(*guards_on(Box()))
     box, wrong = Box(), []
