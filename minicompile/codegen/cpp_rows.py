@@ -144,6 +144,7 @@ class RowPrinter:
         self.online = cpp_softmaxes.online_sums(self) if self.joins_loops else {}
         self.exp_sums = cpp_softmaxes.exp_sums(self) if self.joins_loops else {}
         self.deviations = cpp_squares.deviations(self) if self.joins_loops else {}
+        self.squares = cpp_squares.squares(self)
         self.tops = cpp_softmaxes.tops(self)
         self.out = Lines()
         self.is_fast = False
@@ -354,7 +355,7 @@ class RowPrinter:
         if k in self.online:
             return [self.online[k]]
         reduced = [value for value in loop if value.op == "reduce"]
-        squares = [found for value in reduced if (found := cpp_squares.of_squares(self, value)) is not None]
+        squares = [self.squares[value] for value in reduced if value in self.squares]
         return [*(Accumulator(value, self.names[value]) for value in reduced), *squares]
 
     def _computed(self, k: int, loop: Sequence[Value]) -> list[Value]:
@@ -524,7 +525,7 @@ class RowPrinter:
             buffer, index = value.attrs["buffer"], value.attrs["index"]
             return f"{buffer.name}[{index.text('cpp')}] = {store_text(buffer.dtype, args[0])};"
         if value.op == "reduce":
-            squares = cpp_squares.of_squares(self, value)
+            squares = self.squares.get(value)
             and_square = f" {squares.take(f'{args[0]} * {args[0]}')}" if squares is not None else ""
             return Accumulator(value, self.names[value]).take(args[0]) + and_square
         name, kept = self.names[value], self.kept.get(value)

@@ -81,12 +81,10 @@ def _deviation(rows: RowPrinter, value: Value, before: Sequence[Value]) -> Devia
     return Deviation(value, sum, mean) if is_of_element and sum is not None else None
 
 
-def of_squares(rows: RowPrinter, sum: Value) -> Accumulator | None:
-    """What adds up the squares beside a sum; None where nobody wants them."""
-    for deviation in (deviation for found in rows.deviations.values() for deviation in found):
-        if deviation.sum is sum:
-            return Accumulator(deviation.squares, f"squares_{rows.names[sum]}")
-    return None
+def squares(rows: RowPrinter) -> dict[Value, Accumulator]:
+    """Sums → what adds up the squares beside them."""
+    found = (deviation for of_loop in rows.deviations.values() for deviation in of_loop)
+    return {each.sum: Accumulator(each.squares, f"squares_{rows.names[each.sum]}") for each in found}
 
 
 def print_without_loop(

@@ -135,20 +135,25 @@ tag_of(PyTypeObject *type)
 
 /* ---- asking ---- */
 
+/* Borrowed; NULL where there is no such item, or no tuple. */
+static PyObject *
+item_at(PyObject *tuple, Py_ssize_t index)
+{
+    int there = tuple != NULL && index >= 0 && index < PyTuple_GET_SIZE(tuple);
+    return there ? PyTuple_GET_ITEM(tuple, index) : NULL;
+}
+
 static PyObject *
 default_of(PyObject *function, Py_ssize_t index)
 {
-    PyObject *defaults = PyFunction_GET_DEFAULTS(function);
-    int there = defaults != NULL && index >= 0 && index < PyTuple_GET_SIZE(defaults);
-    return there ? PyTuple_GET_ITEM(defaults, index) : NULL;
+    return item_at(PyFunction_GET_DEFAULTS(function), index);
 }
 
 static PyObject *
 in_cell_of(PyObject *function, Py_ssize_t index)
 {
-    PyObject *closure = PyFunction_GET_CLOSURE(function);
-    int there = closure != NULL && index >= 0 && index < PyTuple_GET_SIZE(closure);
-    return there ? PyCell_GET(PyTuple_GET_ITEM(closure, index)) : NULL;
+    PyObject *cell = item_at(PyFunction_GET_CLOSURE(function), index);
+    return cell == NULL ? NULL : PyCell_GET(cell);
 }
 
 static PyObject *

@@ -112,8 +112,7 @@ note_item(Noted *noted, const Step *step, PyObject *container, PyObject **found)
     else if (PyTuple_CheckExact(container) && PyLong_CheckExact(key)) {
         index = PyLong_AsSsize_t(key);
         index += index < 0 ? PyTuple_GET_SIZE(container) : 0;
-        if (index >= 0 && index < PyTuple_GET_SIZE(container))
-            *found = Py_NewRef(PyTuple_GET_ITEM(container, index));
+        *found = Py_XNewRef(item_at(container, index));
     }
     if (PyErr_Occurred())
         return -1;

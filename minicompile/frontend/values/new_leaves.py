@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from ...walks import reachable
 from ..breaks import Restart, unsupported_call
 from .base import Args, Kwargs, Value
 from .constant import ConstantValue
@@ -73,14 +74,10 @@ def check_new_leaves(tr: Tracer, outputs: Iterable[Node]) -> None:
 def _reached(values: Iterable[Any]) -> set[int]:
     """The ids of the leaves to which gradients lead from these tensors."""
     tensors = [value for value in values if isinstance(value, torch.Tensor) and value.requires_grad]
-    found = {id(tensor) for tensor in tensors if tensor.is_leaf}
-    todo = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
-    seen: set[Any] = set(todo)
-    while todo:
-        function: Any = todo.pop()
-        if hasattr(function, "variable"):
-            found.add(id(function.variable))
-        fresh = {following for following, _ in function.next_functions if following is not None} - seen
-        seen |= fresh
-        todo += fresh
-    return found
+    functions = reachable((tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None), _following)
+    variables = (function.variable for function in functions if hasattr(function, "variable"))
+    return {id(leaf) for leaf in (*variables, *(tensor for tensor in tensors if tensor.is_leaf))}
+
+
+def _following(function: Any) -> list[Any]:
+    return [following for following, _ in function.next_functions if following is not None]
