@@ -65,6 +65,10 @@ class Value:
     def has_attr(self, tr: Tracer, name: str) -> bool:
         raise self.cannot(f"looking for attribute {name!r}")
 
+    def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
+        """An attribute, looked up once; None if there is none."""
+        return self.getattr(tr, name) if self.has_attr(tr, name) else None
+
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         raise self.cannot(f"setting attribute {name!r}")
 

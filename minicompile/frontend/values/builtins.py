@@ -138,9 +138,9 @@ def _type(tr: Tracer, value: Value, *rest: Value) -> Value:
 def _getattr(tr: Tracer, owner: Value, name: Value, default: Value | None = None) -> Value:
     owner = owner.realize(tr)
     key = _string(tr, name)
-    if default is not None and not owner.has_attr(tr, key):
-        return default
-    return owner.getattr(tr, key)
+    if default is None:
+        return owner.getattr(tr, key)
+    return owner.attribute_or_none(tr, key) or default
 
 
 @rule(hasattr)

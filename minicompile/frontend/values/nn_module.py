@@ -12,7 +12,7 @@ import torch
 import torch.nn.modules.module as torch_module
 
 from ...guards.kinds import LengthGuard, NoModuleHooksGuard
-from ..breaks import unsupported_call
+from ..breaks import UserError, unsupported_call
 from ..class_lookup import static_lookup
 from ..sources import AttrSource, ModuleMemberSource, RegistrySource
 from .base import Args, Kwargs, Lazy, Value, fail
@@ -81,23 +81,10 @@ class ModuleValue(ObjectValue):
                 return Lazy(members[name], ModuleMemberSource(self.source, registry, name))
         return None
 
-    def plain_getattr(self, tr: Tracer, name: str) -> Value:
-        if static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
-            found = self.find(tr, name)
-            if found is not None:
-                return found
-            self._guard_absent(tr, name)
-            fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
-        return super().plain_getattr(tr, name)
-
-    def has_attr(self, tr: Tracer, name: str) -> bool:
-        is_plain = static_lookup(self.cls, "__getattribute__") is object.__getattribute__
-        if is_plain and static_lookup(self.cls, "__getattr__") is torch.nn.Module.__getattr__:
-            if self.find(tr, name) is not None:
-                return True
-            self._guard_absent(tr, name)
-            return False
-        return super().has_attr(tr, name)
+    def missing(self, tr: Tracer, name: str, error: UserError) -> Value:
+        if static_lookup(self.cls, "__getattr__") is not torch.nn.Module.__getattr__:
+            return super().missing(tr, name, error)
+        fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
 
     def plain_setattr(self, tr: Tracer, name: str, value: Value) -> bool:
         """nn.Module's `__setattr__` registers parameters and modules; anything else it just sets."""

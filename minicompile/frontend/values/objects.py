@@ -123,6 +123,22 @@ class ObjectValue(Value):
     # ---- attributes ----
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        """What the class's `__getattribute__` finds, and its `__getattr__` where that raises AttributeError."""
+        try:
+            return self._read(tr, name)
+        except UserError as error:
+            if not issubclass(error.cls, AttributeError):
+                raise
+            return self.missing(tr, name, error)
+
+    def missing(self, tr: Tracer, name: str, error: UserError) -> Value:
+        """What reading gives when looking up has raised this."""
+        getter = self.accessor(tr, "__getattr__")
+        if getter is None:
+            raise error
+        return getter.call(tr, [ConstantValue(name)], {})
+
+    def _read(self, tr: Tracer, name: str) -> Value:
         reader = static_lookup(self.cls, "__getattribute__")
         if isinstance(reader, types.FunctionType):
             return self.method(tr, "__getattribute__", reader).call(tr, [ConstantValue(name)], {})
@@ -135,13 +151,10 @@ class ObjectValue(Value):
         return reader is object.__getattribute__
 
     def plain_getattr(self, tr: Tracer, name: str) -> Value:
-        """`object.__getattribute__`, and `__getattr__` behind it."""
+        """`object.__getattribute__`."""
         found = self.find(tr, name)
         if found is not None:
             return found
-        getter = self.accessor(tr, "__getattr__")
-        if getter is not None:
-            return getter.call(tr, [ConstantValue(name)], {})
         self._guard_absent(tr, name)
         fail(AttributeError(f"'{self.cls.__name__}' object has no attribute '{name}'"), is_exact=True)
 
@@ -155,7 +168,13 @@ class ObjectValue(Value):
         raise self.cannot(f"calling {name}")
 
     def _guard_absent(self, tr: Tracer, name: str) -> None:
-        if self.source is not None:
+        """That ordinary lookup finds nothing. Where `__getattr__` comes then, the class is watched by its names."""
+        if self.source is None:
+            return
+        if static_lookup(self.cls, "__getattr__") not in (MISSING, torch.nn.Module.__getattr__):
+            if hasattr(self.obj, "__dict__"):
+                tr.guard(InstanceAttrAbsentGuard(self.source, name))
+        else:
             owner = Held(self.cls) if isinstance(getattr(self.obj, "__dict__", None), dict) else None
             tr.guard(AttrPresenceGuard(self.source, name, False, owner, self.registries))
 
@@ -293,25 +312,16 @@ class ObjectValue(Value):
         raise self.cannot(f"calling {name}")
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        if not self.has_plain_reader(static_lookup(self.cls, "__getattribute__")):
-            return self._has_through_reader(tr, name)
-        raw = static_lookup(self.cls, name)
-        if isinstance(raw, property) or static_lookup(self.cls, "__getattr__") is not MISSING:
-            return self._has_through_reader(tr, name)
-        if self.find(tr, name) is not None:
-            return True
-        self._guard_absent(tr, name)
-        return False
+        return self.attribute_or_none(tr, name) is not None
 
-    def _has_through_reader(self, tr: Tracer, name: str) -> bool:
-        """For attributes that code of the program finds: there if reading works, not if it raises AttributeError."""
+    def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
+        """Code of the program that finds attributes says that there is none by raising AttributeError."""
         try:
-            self.getattr(tr, name)
+            return self.getattr(tr, name)
         except UserError as error:
             if not issubclass(error.cls, AttributeError):
                 raise
-            return False
-        return True
+            return None
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         setter = self.accessor(tr, "__setattr__")
