@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._pytree import tree_flatten
 
@@ -17,6 +18,10 @@ def assert_same(actual: Any, expected: Any, *, strides: bool = True) -> None:
     for one, other in zip(left, right, strict=True):
         if not isinstance(other, torch.Tensor):
             assert type(one) is type(other), f"{one!r} against {other!r}"
+            if isinstance(other, np.ndarray):
+                assert (one.dtype, one.strides) == (other.dtype, other.strides)
+                np.testing.assert_array_equal(one, other)
+                continue
             if isinstance(other, (dict, list, tuple)):
                 assert_same(_opened(one), _opened(other), strides=strides)
             else:

@@ -123,9 +123,14 @@ class GraphBuilder:
         """The value of a tensor from outside, guarded."""
         tr.guards.read(source, tr.here())
         dims = self._dynamic_dims(tensor, source)
-        fake = self._fakify(tr, tensor, source, dims)
-        node = self._placeholder(f"{source.name()}", fake)
-        value = TensorValue(node, fake, source, tensor)
+        return self._input(tr, self._fakify(tr, tensor, source, dims), source, tensor)
+
+    def drawn_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """The value of a tensor that each call makes anew, always of this kind and in memory of its own."""
+        return self._input(tr, self.fake_mode.from_tensor(tensor, static_shapes=True), source, None)
+
+    def _input(self, tr: Tracer, fake: torch.Tensor, source: Source, real: torch.Tensor | None) -> TensorValue:
+        value = TensorValue(self._placeholder(f"{source.name()}", fake), fake, source, real)
         self.inputs.append(TensorInput(value, version_of(fake), self.uncounted))
         self._by_fake[id(fake)] = value
         tr.changed()

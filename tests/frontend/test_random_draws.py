@@ -100,6 +100,57 @@ def both_libraries(x: Tensor) -> Any:
     return x * random.random(), x * np.random.random(), random.random() + np.random.random()
 
 
+@program
+def out_of_sequences(x: Tensor) -> Any:
+    a, b = random.sample(range(10), 2)
+    column = x[:, random.sample(range(4), 1)[0]] * a + b
+    return x + random.choice([1, 2, 3]), x * random.choice((0.5, 1.5)), random.choice("abc"), column
+
+
+@program
+def several(x: Tensor) -> Any:
+    return x, random.sample([1, 2, 3], 2), random.choices([1.5, 2.5], k=2), random.choices("ab", weights=[1, 2], k=3)
+
+
+@program
+def shuffled(x: Tensor) -> Any:
+    items = list(range(4))
+    random.shuffle(items)
+    items.append(items[0])
+    return x + items[1], items, random.random()
+
+
+@program
+def arrays(x: Tensor) -> Any:
+    a = np.random.rand(8)
+    a[0] = 5
+    a += 1
+    noise = torch.from_numpy(np.random.normal(0, 0.1, size=x.shape).astype(np.float32))
+    return x + torch.from_numpy(a), a, x + noise, np.random.randn(2, 2), np.random.uniform(0, 1, (2,))
+
+
+@program
+def arrays_of_ints(x: Tensor) -> Any:
+    rows = torch.from_numpy(np.random.permutation(x.shape[0]))
+    more = np.random.randint(0, 3, 3, dtype=np.int32)
+    return x[rows], np.random.randint(0, 5, size=(3,)), np.random.choice(5, 3), torch.as_tensor(more) * 2
+
+
+@program
+def arrays_written_to(x: Tensor) -> Any:
+    t = torch.from_numpy(np.random.rand(4))
+    t.mul_(2)
+    t[1:].add_(1)
+    return t, t[1:], x
+
+
+@program
+def arrays_that_nobody_reads(x: Tensor) -> Any:
+    np.random.rand(3)
+    random.sample([1, 2], 1)
+    return x + 1
+
+
 SEEDED, STATE, GENERATOR = random.Random(5), np.random.RandomState(5), np.random.default_rng(5)
 
 
@@ -133,12 +184,54 @@ def assert_like_eager(fn: Any, compiled: Any, *args: Any, calls: int = 6) -> Non
         assert states() == state
 
 
+@program
+def arrays_of_the_programs_own(x: Tensor) -> Any:
+    a = torch.from_numpy(GENERATOR.random(8, dtype=np.float32))
+    return x + a, GENERATOR.integers(0, 10, size=2), STATE.normal(size=(2,)), SEEDED.choice([3, 4]) + x
+
+
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph_like_eager(name: str, backend: str) -> None:
     compiled = minicompile.compile(PROGRAMS[name], backend=backend, fullgraph=True)
     assert_like_eager(PROGRAMS[name], compiled, X)
     assert len(compiled.entries) == 1, [str(record) for record in compiled.recompiles]
+
+
+def test_a_list_from_outside_is_shuffled() -> None:
+    def fn(x: Tensor, items: list[int]) -> Any:
+        random.shuffle(items)
+        items.append(random.choice([7, 9]))
+        return x + items[0], items
+
+    compiled = minicompile.compile(fn, backend="eager", fullgraph=True)
+    for number in range(4):
+        found = []
+        for run in (fn, compiled):
+            seed(number)
+            found.append((run(X, [1, 2, 3]), states()))
+        assert_same(*found)
+
+
+def test_sizes_of_arrays_follow_the_call() -> None:
+    def fn(x: Tensor) -> Any:
+        return x + torch.from_numpy(np.random.rand(*x.shape)), np.random.rand(x.shape[0])
+
+    compiled = minicompile.compile(fn, fullgraph=True)
+    for rows in (2, 3, 4, 2):
+        assert_like_eager(fn, compiled, torch.ones(rows, 3), calls=2)
+
+
+@pytest.mark.parametrize("draw", [lambda: random.choice([]), lambda: random.sample([1], 2), lambda: np.random.rand(-1)])
+def test_what_cannot_be_drawn_raises_as_ever(draw: Any) -> None:
+    def fn(x: Tensor) -> Any:
+        return x + 1, draw()
+
+    with pytest.raises(Exception, match=".") as expected:
+        fn(X)
+    with pytest.raises(expected.type) as met:
+        minicompile.compile(fn)(X)
+    assert str(met.value) == str(expected.value)
 
 
 def test_what_a_branch_needs_breaks_there() -> None:
@@ -291,6 +384,11 @@ def test_what_cannot_be_computed_is_drawn_once() -> None:
         lambda x, items: (x, random.randint(0, 3) == 2, not random.random() < 0.5),
         lambda x, items: random.choice(items) + x,
         lambda x, items: (random.shuffle(items), x * items[0], random.random()),
+        lambda x, items: x + random.choice([1, 2.5]) * random.choice([True, False]),
+        lambda x, items: random.choice([torch.sin, torch.cos])(x) + random.choice([x, x + 1]),
+        lambda x, items: np.random.rand(random.randint(1, 3)).sum() + x,
+        lambda x, items: x * np.random.rand(3)[0] + np.random.choice(4),
+        lambda x, items: (x[np.random.permutation(4)], np.random.rand(2).tolist()),
         lambda x, items: x * float(random.randint(0, 3)) + int(random.random() * 5) + round(random.random(), 2),
         lambda x, items: torch.tensor([random.random(), 1.0]) + torch.tensor(random.randint(0, 3)),
         lambda x, items: torch.from_numpy(np.random.rand(4, 8)) + x + np.random.rand(),

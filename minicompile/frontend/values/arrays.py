@@ -192,6 +192,16 @@ def outside_array(tr: Tracer, obj: Any, source: Source) -> Value | None:
     return ArrayValue(value, source=source)
 
 
+def drawn_array(tr: Tracer, array: Any, source: Source) -> Value | None:
+    """An array that each call draws anew, always of this kind. None for one that no tensor can show."""
+    try:
+        with _disable_current_modes():
+            tensor = torch.from_numpy(array)
+    except TypeError:
+        return None
+    return ArrayValue(tr.graph.drawn_input(tr, tensor, FromNumpySource(source)), source=source)
+
+
 def of_tensor(tr: Tracer, tensor: TensorValue) -> Value:
     """`tensor.numpy()`: an array over the same memory."""
     fake = tensor.fake

@@ -1,7 +1,7 @@
-"""Draws from generators that are not torch's: `random.uniform(a, b)`, `numpy.random.rand()`, `rng.random()`.
+"""Draws from generators that are not torch's: `random.uniform(a, b)`, `numpy.random.rand(3)`, `rng.random()`.
 
-In: a generator's method and its arguments, numbers. Out: a number that only the call knows, drawn when the guards have
-passed; see frontend/draws.py.
+In: a generator's method and its arguments: numbers, sizes, sequences of constants. Out: a number, text, list or array
+that only the call knows, drawn when the guards have passed; see frontend/draws.py.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..breaks import unsupported_call
 from ..data_dependent import NeedsSymbols
-from ..draws import DrawSource
-from ..sources import AttrSource, Source
-from .base import Args, Kwargs, Value, fail
+from ..draws import DrawSource, is_drawn
+from ..sources import AttrSource, ItemSource, Source
+from .base import Args, Kwargs, NotConstant, Value, fail
+from .classes import ClassValue
 from .computed import ComputedValue, is_number, now_of, source_over
-from .constant import ConstantValue, SymIntValue
+from .constant import ConstantValue, SymIntValue, specialized
+from .containers import SequenceValue
 from .data_floats import depends_on_data
 
 if TYPE_CHECKING:
@@ -30,20 +34,23 @@ _DRAWS = {
         {
             "random", "uniform", "randint", "randrange", "getrandbits", "gauss", "normalvariate", "lognormvariate",
             "expovariate", "vonmisesvariate", "gammavariate", "betavariate", "paretovariate", "weibullvariate",
+            "choice", "choices", "sample", "shuffle",
         }
     ),
     "RandomState": frozenset(
         {
             "rand", "random", "random_sample", "uniform", "randn", "standard_normal", "normal", "randint",
-            "exponential", "beta", "gamma", "laplace", "lognormal",
+            "exponential", "beta", "gamma", "laplace", "lognormal", "choice", "permutation",
         }
     ),
     "Generator": frozenset(
-        {"random", "uniform", "standard_normal", "normal", "exponential", "beta", "gamma", "laplace", "lognormal"}
+        {
+            "random", "uniform", "standard_normal", "normal", "exponential", "beta", "gamma", "laplace", "lognormal",
+            "integers", "choice", "permutation",
+        }
     ),
 }  # fmt: skip
-"""What draws a Python number if its arguments are numbers; arrays, and numbers of NumPy's own types, are drawn for
-real."""
+"""What draws Python numbers or arrays; numbers of NumPy's own types are drawn for real."""
 
 
 def is_generator(obj: Any) -> bool:
@@ -92,49 +99,91 @@ class DrawMethod(Value):
         return True
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        args = [arg.realize(tr) for arg in args]
-        kwargs = {key: value.realize(tr) for key, value in kwargs.items()}
-        if not all(map(_is_plain, (*args, *kwargs.values()))):
+        plain = [_plain(tr, arg.realize(tr)) for arg in args]
+        named = {key: _plain(tr, value.realize(tr)) for key, value in kwargs.items()}
+        if not all(map(_may_be_given, (*plain, *named.values()))):
             raise unsupported_call(self.describe(), "gets what is no number, or hangs on data")
         if len(tr.graph.bodies) > 1:
             raise unsupported_call(self.describe(), "stands in a function within the graph")
-        if tr.graph.shapes is None and tr.takes_symbols:
-            raise NeedsSymbols(data=True)
-        call = self._text(tr, args, kwargs)
-        if call is None or tr.graph.shapes is None:
+        call = self._text(tr, plain, named)
+        if call is None:
             raise unsupported_call(self.describe())
-        number = self._drawn(tr, args, kwargs)
+        drawn = self._drawn(tr, plain, named)
         source = DrawSource(call.template, call.terms, len(tr.draws.sources))
-        value = self._value(tr, number, source, args, kwargs)
+        value = self._value(tr, drawn, source, plain, named)
         tr.draws.note(tr, source, self.place)
-        return value
+        return self._put(tr, args[0].realize(tr), value) if self.name == "shuffle" else value
 
     def _text(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Any:
         places = [f"{{{index}}}" for index in range(1, len(args) + 1)]
         places += [f"{key}={{{index}}}" for index, key in enumerate(kwargs, len(args) + 1)]
         method = ComputedValue(self.source, None)
-        return source_over(tr, f"{{0}}({', '.join(places)})", [method, *args, *kwargs.values()])
+        template = _SHUFFLED if self.name == "shuffle" else f"{{0}}({', '.join(places)})"
+        return source_over(tr, template, [method, *args, *kwargs.values()])
 
     def _drawn(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Any:
         """What this call draws, from the copy."""
         method = getattr(tr.draws.copy_of(self.generator), self.name)
+        numbers, named = list(map(now_of, args)), {key: now_of(value) for key, value in kwargs.items()}
         try:
-            return method(*map(now_of, args), **{key: now_of(value) for key, value in kwargs.items()})
+            if self.name == "shuffle":
+                numbers[0] = list(numbers[0])
+            result = method(*numbers, **named)
         except Exception as error:
             if _are_constants(args, kwargs):
                 fail(error, is_exact=True)
             raise unsupported_call(self.describe(), "raises for what an argument is now") from error
+        return numbers[0] if self.name == "shuffle" else result
 
-    def _value(self, tr: Tracer, number: Any, source: DrawSource, args: Args, kwargs: Kwargs) -> Value:
-        if type(number) is float and math.isfinite(number):
+    def _value(self, tr: Tracer, drawn: Any, source: DrawSource, args: Args, kwargs: Kwargs) -> Value:
+        if type(drawn).__name__ == "ndarray":
+            return self._array(tr, drawn, source, args, kwargs)
+        if tr.graph.shapes is None:
+            if tr.takes_symbols:
+                raise NeedsSymbols(data=True)
+            raise unsupported_call(self.describe())
+        if self.name not in _FROM_SEQUENCES:
+            return self._number(tr, drawn, source, self._bounds(args, kwargs) if type(drawn) is int else _INT64)
+        if not isinstance(args[0], ConstantValue) or not _are_of_one_kind(args[0].value):
+            raise unsupported_call(self.describe(), "draws from elements that are not all floats, ints or texts")
+        bounds = (min(args[0].value), max(args[0].value)) if type(args[0].value[0]) is int else _INT64
+        if type(drawn) is not list:
+            return self._number(tr, drawn, source, bounds)
+        parts = [self._number(tr, item, ItemSource(source, place), bounds) for place, item in enumerate(drawn)]
+        return SequenceValue(list, parts)
+
+    def _number(self, tr: Tracer, number: Any, source: Source, bounds: tuple[int, int]) -> Value:
+        if type(number) is str or type(number) is float and math.isfinite(number):
             return ComputedValue(source, number)
         if type(number) is not int:
             raise unsupported_call(self.describe(), f"draws a {type(number).__name__}")
-        low, high = self._bounds(args, kwargs)
+        low, high = bounds
         if low < _INT64[0] or high > _INT64[1]:
             raise unsupported_call(self.describe(), "draws a number of more than 64 bits")
         assert tr.graph.shapes is not None
         return SymIntValue(tr.graph.shapes.drawn_int(number, source, low, high), source)
+
+    def _array(self, tr: Tracer, array: Any, source: DrawSource, args: Args, kwargs: Kwargs) -> Value:
+        """An array, whose sizes and dtype follow from the arguments."""
+        from .arrays import drawn_array
+
+        sizes = [value for value in (*args, *kwargs.values()) if isinstance(value, SymIntValue)]
+        if any(value.source is not None and is_drawn(value.source) for value in sizes):
+            raise unsupported_call(self.describe(), "gets a size that is drawn")
+        for value in sizes:
+            value.specialize(tr)
+        found = drawn_array(tr, array, source)
+        if found is None:
+            raise unsupported_call(self.describe(), f"draws an array of {array.dtype}")
+        return found
+
+    def _put(self, tr: Tracer, owner: Value, shuffled: Value) -> Value:
+        """What `shuffle` leaves in the list."""
+        assert isinstance(shuffled, SequenceValue)
+        if not isinstance(owner, SequenceValue) or owner.kind is not list:
+            raise owner.cannot("shuffling")
+        owner.elements[:] = shuffled.elements
+        return tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(owner.elements)))
 
     def _bounds(self, args: Args, kwargs: Kwargs) -> tuple[int, int]:
         """Between which numbers an int lies that is drawn."""
@@ -147,9 +196,42 @@ class DrawMethod(Value):
         return glue.source(self.source)
 
 
-def _is_plain(value: Value) -> bool:
-    is_none = isinstance(value, ConstantValue) and value.value is None
-    return is_none or (is_number(value) and not depends_on_data(value))
+def _plain(tr: Tracer, value: Value) -> Value:
+    """The argument; a sequence of constants as a constant, one of NumPy's types as its name."""
+    if isinstance(value, ClassValue) and value.cls.__module__ == "numpy":
+        return ConstantValue(value.cls.__name__)
+    if isinstance(value, SequenceValue) and value.kind in (list, tuple, torch.Size):
+        parts = [specialized(tr, item) if _is_size(item.realize(tr)) else item for item in value.elements]
+        try:
+            found = SequenceValue(value.kind, parts).const(tr)
+        except NotConstant:
+            return value
+        return ConstantValue(list(found) if value.kind is list else tuple(found))
+    return value
+
+
+def _is_size(value: Value) -> bool:
+    return isinstance(value, SymIntValue) and not (value.source is not None and is_drawn(value.source))
+
+
+def _may_be_given(value: Value) -> bool:
+    if isinstance(value, ConstantValue):
+        return type(value.value) in (int, float, bool, str, type(None), range) or _is_written(value.value)
+    return is_number(value) and not depends_on_data(value)
+
+
+def _is_written(value: Any) -> bool:
+    """Whether the text of a sequence tells all of it."""
+    return type(value) in (list, tuple) and all(
+        type(item) in (int, str, bool) or type(item) is float and math.isfinite(item) for item in value
+    )
+
+
+def _are_of_one_kind(population: Any) -> bool:
+    """Whether whatever is drawn is of the same type."""
+    if type(population) in (range, str):
+        return len(population) > 0
+    return type(population) in (list, tuple) and {type(item) for item in population} in ({int}, {float}, {str})
 
 
 def _are_constants(args: Args, kwargs: Kwargs) -> bool:
@@ -161,6 +243,8 @@ def _range(start: int, stop: int | None = None, step: int = 1) -> tuple[int, int
     return min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1])
 
 
+_FROM_SEQUENCES = frozenset({"choice", "choices", "sample", "shuffle"})
+_SHUFFLED = "(lambda items: ({0}(items), items)[1])({1})"
 _BOUNDS: dict[tuple[str, str], Callable[..., tuple[int, int]]] = {
     ("Random", "randint"): lambda a, b: (a, b),
     ("Random", "randrange"): _range,
