@@ -29,6 +29,7 @@ from .emit import KERNEL_DTYPES, Emitter, same_shape, scalar_as
 from .errors import LoweringError, NotConvertible
 from .exact import may_compute
 from .extern import emit_extern, has_effect
+from .refusing_operators import may_refuse
 from .rules import RULES
 from .trace import Call, InputAlias, SharedValue, Trace
 
@@ -90,6 +91,9 @@ class Converter(Emitter):
         """Convert one call and bind its results."""
         for fake in tensors_in((call.args, call.kwargs)):
             self.value(fake)  # a constant stays, also where the rule gives up
+        if not (has_effect(call.func) or is_read(call, self.needed)):
+            emit_extern(self, call)  # it is made for what it may refuse
+            return
         saved = len(self.builder.nodes)
         try:
             results = self.by_rule(call)
@@ -232,17 +236,23 @@ def type_of(tensor: torch.Tensor) -> TensorType:
 
 
 def live_calls(trace: Trace, needed: set[int]) -> list[Call]:
-    """The calls that outputs, writes and effects need, in order; `needed` receives the ids of the tensors needed."""
+    """The calls that outputs, writes and effects need, and those that may raise where eager does, in order; `needed`
+    receives the ids of the tensors needed."""
     for out in trace.outputs:
         needed.update(map(id, tensors_in(out.base if isinstance(out, SharedValue) else out)))
     needed.update(id(fake) for _, fake in trace.writes)
     live = []
-    for call in reversed(trace.calls):
-        if has_effect(call.func) or any(id(result) in needed for result in call.results):
+    for place, call in reversed(list(enumerate(trace.calls))):
+        if has_effect(call.func) or is_read(call, needed) or (place < trace.own and may_refuse(call)):
             needed.update(map(id, tensors_in(call.args)))
             needed.update(map(id, tensors_in(call.kwargs)))
             live.append(call)
     return live[::-1]
+
+
+def is_read(call: Call, needed: set[int]) -> bool:
+    """Whether anything needs what a call gives."""
+    return any(id(result) in needed for result in call.results)
 
 
 def shape_env(inputs: Sequence[Any]) -> Any:

@@ -102,6 +102,8 @@ def _emit(c: Converter, call: Call, target: Any, types: list[TensorType | None])
     attrs: dict[str, Any] = {"target": target, "kwargs": kwargs, "keywords": keywords}
     if has_effect(call.func):
         attrs["effect"] = True
+    elif not any(id(result) in c.needed for result in call.results):
+        attrs["effect"] = "may refuse"
     if isinstance(call.result, torch.Tensor) and types[0] is not None:
         return [c.builder.add("extern", args, types[0], **attrs)]
     node = c.builder.add("extern", args, tuple(types), **attrs)

@@ -180,9 +180,9 @@ def _trace(gm: torch.fx.GraphModule, inputs: _Inputs, mode: Any, grad_mode: bool
         sync([*inputs.wrappers, *constants.values(), *outputs])
         plan, results = make_plan(trace, inputs.wrappers, inputs.edges, constants, outputs)
         kept = _kept(inputs, results)
-        n_forward = len(trace.calls)
+        trace.own = len(trace.calls)
         gradients, tangents = _backward(trace, inputs, results)
-    _refuse_effects(trace.calls[n_forward:])
+    _refuse_effects(trace.calls[trace.own :])
     trace.outputs = [*(result.value for result in results), *gradients]
     trace.alive += [inputs, constants, outputs, results]
     return _Traced(trace, len(results), tangents, plan, kept)

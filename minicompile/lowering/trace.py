@@ -78,6 +78,7 @@ class Trace:
         calls: in program order.
         outputs: per result: a fake tensor (memory of its own), InputAlias, SharedValue, SymInt, scalar or None.
         writes: (input index, the fake tensor it holds at the end), for each mutated input.
+        own: how many calls, from the first, the program itself makes.
         constants: id of fake tensor → the real tensor it stands for.
         alive: whatever must not die while ids are in use.
     """
@@ -86,6 +87,7 @@ class Trace:
     calls: list[Call] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
     writes: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    own: int = 0
     constants: dict[int, torch.Tensor] = field(default_factory=dict)
     alive: list[Any] = field(default_factory=list)
 
@@ -193,6 +195,7 @@ def _trace(gm: torch.fx.GraphModule, inputs: list[Any], mode: Any, python_dispat
     with torch.no_grad(), functionalized(mode, recorder, python_dispatcher=python_dispatcher):
         outputs = interpret(gm, wrappers, constants, recorder)
         sync([*wrappers, *constants.values(), *outputs])
+        result.own = len(result.calls)
     _read_back(result, wrappers, constants, outputs)
     return result
 

@@ -73,7 +73,7 @@ def why_not(graph: Graph, plan: CallPlan, tangents: Sequence[int]) -> str | None
     """Why running the captured graph again would not give the same, or None."""
     if plan.writes or graph.writes:
         return "it mutates its inputs"
-    if any(node.attrs.get("effect") for node in graph.nodes):
+    if any(node.attrs.get("effect") is True for node in graph.nodes):
         return "it draws random numbers"
     if not {out.result for out in plan.outputs if isinstance(out, Own)} >= set(tangents):
         return "its results share memory with one another"
