@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from .cpp_rows import RowPrinter
 
 OWN = frozenset(("exp", "log", "tanh", "erf", "sigmoid"))
-"""Rows of the op table that have a function of our own, of float32, in AVX-512."""
+"""Rows of the op table that have a function of our own, of float32."""
+
+VECTORS = ("avx512", "avx2")
+"""Instruction sets that the functions are vectorised for by hand (cpp_prelude_vectors.h)."""
 
 VML = frozenset(("tan", "asin", "acos", "atan", "log2", "log10", "erfc", "erfinv"))
 """Rows for which the vector mathematics of MKL is called, as eager does."""
@@ -72,14 +75,15 @@ def block_function(value: Value, alone: bool = False) -> str | None:
     `alone`: for a loop that does nothing else, where eager's own function is never slower than eager."""
     if value.dtype not in (torch.float32, torch.float64):
         return None
-    is_double, has_avx512 = value.dtype is torch.float64, simd_name() == "avx512"
+    is_double, simd = value.dtype is torch.float64, simd_name()
+    own = f"mc_{value.op}_block" if simd in VECTORS and value.op in OWN and not is_double else None
+    if own and simd == "avx2":  # MKL's take 1.5 to 3.5 times as long there
+        return own
     if value.op in (VML_DOUBLE if is_double or alone else VML) and "vml" in vector_libraries():
         return f"mc_{value.op}_vml"
-    if has_avx512 and value.op in OWN and not is_double:
-        return f"mc_{value.op}_block"
-    if has_avx512 and value.op in SLEEF and "sleef" in vector_libraries():
+    if simd in VECTORS and value.op in SLEEF and "sleef" in vector_libraries():
         return f"mc_{value.op}_sleef"
-    return None
+    return own
 
 
 def pays(axis: Axis | None, loop: Iterable[Value]) -> bool:
@@ -173,7 +177,7 @@ class BlockLoop:
         """Whether the loop can be written without the arrays (cpp_vectors.py)."""
         own = all(block_function(value) == f"mc_{value.op}_block" for value in self.loop if self._is_call(value))
         kept = any(self._read_back(value) or self._kept_here(value) for value in self.loop)
-        tables = not self.streams or not cpp_vectors.needs_table(self.loop)  # loaded for each block, they cost 1.08
+        tables = not self.streams or not cpp_vectors.tables(self.loop)  # loaded for each block, they cost 1.08
         plain = own and not kept and tables and self.whole is None
         return self.calls and plain and cpp_vectors.is_for(self.axis, self.loop)
 
@@ -273,7 +277,7 @@ class BlockLoop:
         out = self.rows.out
         out.add(*self._stream_arrays())
         if self.vectors:
-            out.add("#ifdef MC_AVX512")
+            out.add("#ifdef MC_VECTORS")
             places = {store: self._in_block(array) for store, array in self.streams.items()}
             cpp_vectors.print_block(self.rows, self.axis, self.k, self.loop, places)
             out.add("#else")

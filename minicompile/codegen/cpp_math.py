@@ -12,8 +12,8 @@ import functools
 import importlib.resources
 import re
 
-HEADERS = ("cpp_prelude.h", "cpp_prelude_trig.h", "cpp_prelude_special.h", "cpp_prelude_blocks.h",
-           "cpp_prelude_softmaxes.h")  # fmt: skip
+HEADERS = ("cpp_prelude.h", "cpp_prelude_trig.h", "cpp_prelude_special.h", "cpp_prelude_vectors.h",
+           "cpp_prelude_blocks.h", "cpp_prelude_softmaxes.h")  # fmt: skip
 """Read one after the other: a section may use those above it."""
 
 _NAME = re.compile(r"\bmc_\w+")

@@ -1,6 +1,6 @@
-// Functions over blocks of floats, y[0 … n - 1] = f(x[0 … n - 1]), where y may be x. In AVX-512 by the compiler's own builtins:
-// what gcc cannot make of scalar code (scaling by powers of two, exponents and mantissas, tables held in registers, quick
-// reciprocals). Elsewhere loops over the scalar functions. Read by cpp_math.py like cpp_prelude.h.
+// Functions over blocks of floats, y[0 … n - 1] = f(x[0 … n - 1]), where y may be x. In vectors (cpp_prelude_vectors.h) where there
+// are any: what gcc cannot make of scalar code (a quick way for numbers that are not far, tables held in registers). Elsewhere
+// loops over the scalar functions. Read by cpp_math.py like cpp_prelude.h.
 // All ≤ 2 ulp (erf and tanh below 1) and right at NaN, ±inf, ±0, subnormals and overflow.
 
 //@ mc_stream mc_fence mc_line
@@ -90,52 +90,6 @@ static inline void mc_transpose(const T *from, int64_t stride, T *to, int64_t al
     for (int64_t a = b < across ? whole : 0; a < rows; ++a) to[a * along + b] = from[a + b * stride];
 }
 
-//@ mc_vec mc_vecd mc_veci mc_splat mc_vfma mc_vmin mc_vmax mc_vabs mc_vsign mc_vscale
-#if defined(__AVX512F__) && !defined(__clang__)
-#define MC_AVX512
-typedef float mc_vec __attribute__((vector_size(64)));
-typedef double mc_vecd __attribute__((vector_size(64)));
-typedef int32_t mc_veci __attribute__((vector_size(64)));
-static inline mc_vec mc_splat(float x) { return (mc_vec){} + x; }
-static inline mc_vec mc_vfma(mc_vec a, mc_vec b, mc_vec c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
-// Of a NaN and a number the second operand.
-static inline mc_vec mc_vmin(mc_vec a, mc_vec b) { return __builtin_ia32_minps512_mask(a, b, a, -1, 4); }
-static inline mc_vec mc_vmax(mc_vec a, mc_vec b) { return __builtin_ia32_maxps512_mask(a, b, a, -1, 4); }
-static inline mc_vec mc_vabs(mc_vec x) { return (mc_vec)((mc_veci)x & 0x7fffffff); }
-// x with the sign of y, for x ≥ 0.
-static inline mc_vec mc_vsign(mc_vec x, mc_vec y) { return (mc_vec)((mc_veci)x | ((mc_veci)y & (int32_t)0x80000000)); }
-// x · 2^floor(n), rounded once, through overflow and subnormals.
-static inline mc_vec mc_vscale(mc_vec x, mc_vec n) { return __builtin_ia32_scalefps512_mask(x, n, x, -1, 4); }
-#endif
-
-//@ mc_vload mc_vstore
-// The lanes of a mask; the others are 0.
-#ifdef MC_AVX512
-static inline mc_vec mc_vload(const float *x, uint16_t mask) { return __builtin_ia32_loadups512_mask(x, mc_vec{}, mask); }
-static inline void mc_vstore(float *y, mc_vec x, uint16_t mask) { __builtin_ia32_storeups512_mask(y, x, mask); }
-#endif
-
-//@ mc_each
-// The last vector is loaded and stored under a mask.
-#ifdef MC_AVX512
-template <class F> static inline void mc_each(const double *x, double *y, int64_t n, F f) {
-  typedef double unaligned __attribute__((vector_size(64), aligned(8)));
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) *(unaligned *)(y + i) = f(*(const unaligned *)(x + i));
-  if (i == n) return;
-  uint8_t mask = (uint8_t)((1u << (n - i)) - 1);
-  __builtin_ia32_storeupd512_mask(y + i, f(__builtin_ia32_loadupd512_mask(x + i, mc_vecd{}, mask)), mask);
-}
-template <class F> static inline void mc_each(const float *x, float *y, int64_t n, F f) {
-  typedef float unaligned __attribute__((vector_size(64), aligned(4)));
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) *(unaligned *)(y + i) = f(*(const unaligned *)(x + i));
-  if (i == n) return;
-  uint16_t mask = (uint16_t)((1u << (n - i)) - 1);
-  mc_vstore(y + i, f(mc_vload(x + i, mask)), mask);
-}
-#endif
-
 //@ mc_vml
 // Block functions of MKL, as eager calls them: accurate to 1 ulp, subnormals kept, errors ignored. torch's library has them.
 #define mc_vml(name, function) \
@@ -158,11 +112,18 @@ struct mc_OneThread {
 //@ mc_sleef
 // Block functions by Sleef's, which torch's library has too. 1 ulp.
 #ifdef MC_AVX512
+#define MC_SLEEF_FLOATS(name) Sleef_##name##f16_u10
+#define MC_SLEEF_DOUBLES(name) Sleef_##name##d8_u10
+#elif defined(MC_VECTORS)
+#define MC_SLEEF_FLOATS(name) Sleef_##name##f8_u10
+#define MC_SLEEF_DOUBLES(name) Sleef_##name##d4_u10
+#endif
+#ifdef MC_VECTORS
 #define mc_sleef(name) \
-  extern "C" mc_vec Sleef_##name##f16_u10(mc_vec); \
-  extern "C" mc_vecd Sleef_##name##d8_u10(mc_vecd); \
-  static inline void mc_##name##_sleef(const float *x, float *y, int64_t n) { mc_each(x, y, n, Sleef_##name##f16_u10); } \
-  static inline void mc_##name##_sleef(const double *x, double *y, int64_t n) { mc_each(x, y, n, Sleef_##name##d8_u10); }
+  extern "C" mc_vec MC_SLEEF_FLOATS(name)(mc_vec); \
+  extern "C" mc_vecd MC_SLEEF_DOUBLES(name)(mc_vecd); \
+  static inline void mc_##name##_sleef(const float *x, float *y, int64_t n) { mc_each(x, y, n, MC_SLEEF_FLOATS(name)); } \
+  static inline void mc_##name##_sleef(const double *x, double *y, int64_t n) { mc_each(x, y, n, MC_SLEEF_DOUBLES(name)); }
 #else
 #define mc_sleef(name) \
   template <class T> static inline void mc_##name##_sleef(const T *x, T *y, int64_t n) { \
@@ -170,50 +131,9 @@ struct mc_OneThread {
   }
 #endif
 
-//@ mc_vexp mc_exp_table mc_VexpParts mc_vexp_parts
-#ifdef MC_AVX512
-// e^x = 2^floor(n / 32) · 2^((n mod 32) / 32) · e^r, n = x · 32 / ln 2 rounded by a large constant, |r| ≤ ln 2 / 64 (Cody-Waite).
-// After P. Tang: the 32 powers lie in registers, as sums of two floats, and a cubic is enough for e^r. Results that may lie
-// below the normal range, exp(-inf) of a masked softmax among them, are computed as multiples of 2^-149 and converted to
-// integers, which are their bits: an instruction whose result underflows costs 150 cycles in the processor's microcode. A vector
-// of zeros, as of masked elements, is done at once.
-alignas(64) static const float mc_exp_table[2][32] = {
-  {1.0f, 1.0218972f, 1.0442737f, 1.0671405f, 1.0905077f, 1.1143868f, 1.1387886f, 1.1637249f, 1.1892071f, 1.2152474f,
-   1.2418578f, 1.269051f, 1.2968396f, 1.3252367f, 1.3542556f, 1.38391f, 1.4142135f, 1.4451808f, 1.4768262f, 1.5091645f,
-   1.5422108f, 1.5759809f, 1.6104903f, 1.6457555f, 1.6817929f, 1.7186193f, 1.7562522f, 1.7947091f, 1.8340081f, 1.8741677f,
-   1.9152066f, 1.9571441f},
-  {0.0f, -4.81156e-8f, 4.83347e-8f, -5.933752e-8f, -1.307754e-8f, -5.43554e-8f, 5.3862223e-8f, -4.0514415e-8f,
-   3.7976353e-8f, -3.267395e-8f, 4.496838e-8f, 1.4193333e-9f, -4.0189995e-8f, -3.4963733e-8f, -1.0123349e-8f,
-   -5.8755774e-8f, 2.4203235e-8f, 3.3242e-8f, -4.500899e-8f, -2.4959373e-8f, 8.070905e-9f, -5.6610254e-8f, 9.836217e-9f,
-   -5.124972e-8f, -2.4755327e-8f, -4.8496176e-8f, -9.23577e-9f, -1.1415045e-8f, -1.1239278e-8f, -4.6630056e-8f,
-   9.845328e-9f, -1.7021804e-8f}};
-struct mc_VexpParts { mc_vec y, k; };
-static inline mc_VexpParts mc_vexp_parts(mc_vec t) {
-  const mc_veci *table = (const mc_veci *)mc_exp_table;
-  mc_vec m = mc_vfma(t, mc_splat(46.1662413084f), mc_splat(12582912.0f)), n = m - 12582912.0f;
-  mc_vec r = mc_vfma(n, mc_splat(-0.02166748046875f), t);
-  r = mc_vfma(n, mc_splat(6.63107625e-6f), r);
-  mc_vec high = (mc_vec)__builtin_shuffle(table[0], table[1], (mc_veci)m);
-  mc_vec low = (mc_vec)__builtin_shuffle(table[2], table[3], (mc_veci)m);
-  mc_vec p = mc_vfma(mc_vfma(mc_splat(0.166666667f), r, mc_splat(0.5f)), r * r, r);
-  return {high + mc_vfma(high, p, low), n * 0.03125f};
-}
-static inline mc_vec mc_vexp(mc_vec x) {
-  if (__builtin_expect(!__builtin_ia32_cmpps512_mask(x, mc_splat(-86.5f), 17, -1, 4), 1)) {
-    mc_VexpParts e = mc_vexp_parts(mc_vmin(mc_splat(110.0f), x));
-    return mc_vscale(e.y, e.k);
-  }
-  if (__builtin_ia32_cmpps512_mask(x, mc_splat(-104.0f), 17, -1, 4) == 0xffff) return mc_vec{};
-  mc_VexpParts e = mc_vexp_parts(mc_vmax(mc_splat(-104.0f), mc_vmin(mc_splat(110.0f), x)));
-  mc_vec y = mc_vscale(e.y, e.k < -125.0f ? e.k + 149.0f : e.k);
-  mc_veci bits = __builtin_ia32_cvtps2dq512_mask(y, mc_veci{}, -1, 4);
-  return e.k < -125.0f ? (mc_vec)bits : y;
-}
-#endif
-
 //@ mc_exp_block
 static inline void mc_exp_block(const float *x, float *y, int64_t n) {
-#ifdef MC_AVX512
+#ifdef MC_VECTORS
   mc_each(x, y, n, mc_vexp);
 #else
 #pragma omp simd
@@ -221,30 +141,9 @@ static inline void mc_exp_block(const float *x, float *y, int64_t n) {
 #endif
 }
 
-//@ mc_log_block mc_vlog
-// x = m · 2^e with m in [√½, √2); Cephes' polynomial. The processor's exponent of 0 is -inf, of inf is inf (so both parts
-// of ln 2 must be positive), its mantissa of x < 0 is NaN.
-#ifdef MC_AVX512
-static inline mc_vec mc_vlog(mc_vec x) {
-  mc_vec e = __builtin_ia32_getexpps512_mask(x, x, -1, 4), m = __builtin_ia32_getmantps512_mask(x + 0.0f, 8, x, -1, 4);
-  mc_veci low = m < 1.41421356f;
-  e = low ? e : e + 1.0f;
-  mc_vec f = (low ? m : m * 0.5f) - 1.0f, z = f * f;
-  mc_vec p = mc_vfma(mc_splat(7.0376836292e-2f), f, mc_splat(-1.1514610310e-1f));
-  p = mc_vfma(p, f, mc_splat(1.1676998740e-1f));
-  p = mc_vfma(p, f, mc_splat(-1.2420140846e-1f));
-  p = mc_vfma(p, f, mc_splat(1.4249322787e-1f));
-  p = mc_vfma(p, f, mc_splat(-1.6668057665e-1f));
-  p = mc_vfma(p, f, mc_splat(2.0000714765e-1f));
-  p = mc_vfma(p, f, mc_splat(-2.4999993993e-1f));
-  p = mc_vfma(p, f, mc_splat(3.3333331174e-1f));
-  mc_vec y = mc_vfma(e, mc_splat(9.0580006145e-6f), p * f * z);
-  y = mc_vfma(mc_splat(-0.5f), z, y);
-  return mc_vfma(e, mc_splat(0.69313812256f), f + y);
-}
-#endif
+//@ mc_log_block
 static inline void mc_log_block(const float *x, float *y, int64_t n) {
-#ifdef MC_AVX512
+#ifdef MC_VECTORS
   mc_each(x, y, n, mc_vlog);
 #else
 #pragma omp simd
@@ -252,21 +151,9 @@ static inline void mc_log_block(const float *x, float *y, int64_t n) {
 #endif
 }
 
-//@ mc_sigmoid_block mc_vsigmoid
-// As mc_sigmoid; the quotient by a reciprocal of 14 bits, refined twice, is rounded as a division's nearly always.
-#ifdef MC_AVX512
-static inline mc_vec mc_vsigmoid(mc_vec x) {
-  mc_vec e = mc_vexp((mc_vec)((mc_veci)x | (int32_t)0x80000000)), sum = 1.0f + e, lost = e - (sum - 1.0f);
-  mc_vec above = x < 0.0f ? e : mc_splat(1.0f);
-  mc_vec r = __builtin_ia32_rcp14ps512_mask(sum, sum, -1);
-  r = mc_vfma(mc_vfma(-sum, r, mc_splat(1.0f)), r, r);
-  mc_vec y = above * r;
-  y = mc_vfma(mc_vfma(-sum, y, above), r, y);
-  return mc_vfma(-y, lost, y);
-}
-#endif
+//@ mc_sigmoid_block
 static inline void mc_sigmoid_block(const float *x, float *y, int64_t n) {
-#ifdef MC_AVX512
+#ifdef MC_VECTORS
   mc_each(x, y, n, mc_vsigmoid);
 #else
 #pragma omp simd
@@ -299,6 +186,7 @@ template <int COLUMNS> static inline mc_vec mc_odd(const mc_Table<COLUMNS> &tabl
 #endif
 
 //@ mc_erf_block mc_verf mc_erf_table
+#ifdef MC_AVX512
 static const float mc_erf_table[7][32] = {
   {0.0f, 0.12499958f, 0.24998954f, 0.37500358f, 0.49999404f, 0.62500376f, 0.7499774f, 0.8750189f, 1.0000339f,
    1.1250116f, 1.25003f, 1.3749713f, 1.5000267f, 1.6250386f, 1.7500398f, 1.8750187f, 1.9999866f, 2.124972f, 2.2500777f,
@@ -333,14 +221,32 @@ static const float mc_erf_table[7][32] = {
    0.01143894f, 0.0130725205f, 0.012486635f, 0.01065304f, 0.008357567f, 0.0061215935f, 0.004221466f, 0.0027598217f,
    0.0017160302f, 0.0010188813f, 0.0005781666f, 0.00031447835f, 0.00016419035f, 8.235669e-5f, 3.9769413e-5f,
    1.8461793e-5f, 8.2534e-6f}};
-#ifdef MC_AVX512
 struct mc_verf {
   mc_Table<7> table{mc_erf_table};
   mc_vec operator()(mc_vec x) const { return mc_odd(table, x, 8.0f, 3.93f); }
 };
+#elif defined(MC_VECTORS)
+// As mc_erf, with an exp that is only right to what is left of it below 1.
+struct mc_verf {
+  mc_vec operator()(mc_vec x) const {
+    mc_vec t = mc_vmin(mc_splat(4.0f), mc_vabs(x)), s = x * x, q = t * t;
+    mc_vec r = mc_vfma(mc_splat(-1.72853470e-5f), t, mc_splat(3.83197126e-4f));
+    r = mc_vfma(r, q, mc_vfma(mc_splat(-3.88396438e-3f), t, mc_splat(2.42546219e-2f)));
+    r = mc_vfma(r, t, mc_splat(-1.06777877e-1f));
+    r = mc_vfma(r, t, mc_splat(-6.34846687e-1f));
+    r = mc_vfma(r, t, mc_splat(-1.28717512e-1f));
+    r = mc_vfma(r, t, -t);
+    mc_vec p = mc_vfma(mc_splat(-5.96761703e-4f), s, mc_splat(4.99119423e-3f));
+    p = mc_vfma(p, s, mc_splat(-2.67681349e-2f));
+    p = mc_vfma(p, s, mc_splat(1.12819925e-1f));
+    p = mc_vfma(p, s, mc_splat(-3.76125336e-1f));
+    p = mc_vfma(p, s, mc_splat(1.28379166e-1f));
+    return t > 0.927734375f ? mc_vsign(1.0f - mc_vexp_mid(r), x) : mc_vfma(p, x, x);
+  }
+};
 #endif
 static inline void mc_erf_block(const float *x, float *y, int64_t n) {
-#ifdef MC_AVX512
+#ifdef MC_VECTORS
   mc_each(x, y, n, mc_verf());
 #else
 #pragma omp simd
@@ -349,6 +255,7 @@ static inline void mc_erf_block(const float *x, float *y, int64_t n) {
 }
 
 //@ mc_tanh_block mc_vtanh mc_tanh_table
+#ifdef MC_AVX512
 static const float mc_tanh_table[8][32] = {
   {0.0f, 0.28572258f, 0.5714521f, 0.8571325f, 1.1428995f, 1.4286073f, 1.7142977f, 1.9999182f, 2.2857692f, 2.5715203f,
    2.8570592f, 3.1429174f, 3.4285192f, 3.7143533f, 4.0000215f, 4.285904f, 4.5713325f, 4.8571534f, 5.1427426f,
@@ -387,14 +294,28 @@ static const float mc_tanh_table[8][32] = {
    -5.8479458e-5f, -3.33289e-5f, -1.893301e-5f, -1.0721776e-5f, -6.066581e-6f, -3.427103e-6f, -1.9367444e-6f,
    -1.0938496e-6f, -6.178233e-7f, -3.4919597e-7f, -1.970578e-7f, -1.1137053e-7f, -6.2894074e-8f, -3.551775e-8f,
    -2.0065288e-8f, -1.1313994e-8f, -6.3892305e-9f, -3.6136287e-9f}};
-#ifdef MC_AVX512
 struct mc_vtanh {
   mc_Table<8> table{mc_tanh_table};
   mc_vec operator()(mc_vec x) const { return mc_odd(table, x, 3.5f, 8.99f); }
 };
+#elif defined(MC_VECTORS)
+// As mc_tanh.
+struct mc_vtanh {
+  mc_vec operator()(mc_vec x) const {
+    mc_vec a = mc_vabs(x), z = x * x, t = mc_vmin(mc_splat(10.0f), a);
+    mc_vec p = mc_vfma(mc_splat(-3.6530580837e-4f), z, mc_splat(2.3267497309e-3f));
+    p = mc_vfma(p, z, mc_splat(-7.9833995551e-3f));
+    p = mc_vfma(p, z, mc_splat(2.1514141932e-2f));
+    p = mc_vfma(p, z, mc_splat(-5.3890336305e-2f));
+    p = mc_vfma(p, z, mc_splat(1.3332538307e-1f));
+    p = mc_vfma(p, z, mc_splat(-3.3333307505e-1f));
+    mc_vec large = 1.0f - 2.0f / (mc_vexp_mid(t + t) + 1.0f);
+    return !(a >= 0.975f) ? mc_vfma(p * z, x, x) : mc_vsign(large, x);
+  }
+};
 #endif
 static inline void mc_tanh_block(const float *x, float *y, int64_t n) {
-#ifdef MC_AVX512
+#ifdef MC_VECTORS
   mc_each(x, y, n, mc_vtanh());
 #else
 #pragma omp simd

@@ -2,36 +2,36 @@
 // cpp_prelude.h.
 
 //@ mc_vpart
-// The first n ≤ 16 elements, and -inf for the rest.
+// The first n ≤ MC_LANES elements, and -inf for the rest.
 #ifdef MC_AVX512
 static inline mc_vec mc_vpart(const float *x, int64_t n) {
-  const uint16_t mask = (uint16_t)(n < 16 ? (1u << n) - 1 : 0xffff);
-  return __builtin_ia32_loadups512_mask(x, mc_splat(-__builtin_inff()), mask);
+  return __builtin_ia32_loadups512_mask(x, mc_splat(-__builtin_inff()), (uint16_t)((1u << n) - 1));
+}
+#elif defined(MC_VECTORS)
+static inline mc_vec mc_vpart(const float *x, int64_t n) {
+  return mc_vfirst({n}) ? mc_vload(x, mc_First{n}) : mc_splat(-__builtin_inff());
 }
 #endif
 
 //@ mc_vsum mc_vtop mc_vhalf
 // Across a vector, by halves; the sum in double.
-#ifdef MC_AVX512
-template <class T> struct mc_vhalf { typedef T type __attribute__((vector_size(32))); };
+#ifdef MC_VECTORS
+typedef float mc_vhalf __attribute__((vector_size(2 * MC_LANES)));
 static inline double mc_vsum(mc_vec x) {
-  mc_vhalf<float>::type part[2];
-  mc_vhalf<double>::type half[2];
+  mc_vhalf part[2];
   __builtin_memcpy(part, &x, sizeof x);
   const mc_vecd all = __builtin_convertvector(part[0], mc_vecd) + __builtin_convertvector(part[1], mc_vecd);
-  __builtin_memcpy(half, &all, sizeof all);
-  half[0] += half[1];
-  return (half[0][0] + half[0][2]) + (half[0][1] + half[0][3]);
+  double sum[2] = {};
+  for (int k = 0; k < MC_LANES / 2; ++k) sum[k % 2] += all[k];
+  return sum[0] + sum[1];
 }
 static inline float mc_vtop(mc_vec x) {
-  mc_vhalf<float>::type part[2];
+  mc_vhalf part[2];
   __builtin_memcpy(part, &x, sizeof x);
   part[0] = part[0] > part[1] ? part[0] : part[1];
-  float top[4];
-  for (int k = 0; k < 4; ++k) top[k] = part[0][k] > part[0][k + 4] ? part[0][k] : part[0][k + 4];
-  top[0] = top[0] > top[2] ? top[0] : top[2];
-  top[1] = top[1] > top[3] ? top[1] : top[3];
-  return top[0] > top[1] ? top[0] : top[1];
+  float top = part[0][0];
+  for (int k = 1; k < MC_LANES / 2; ++k) top = top > part[0][k] ? top : part[0][k];
+  return top;
 }
 #endif
 
@@ -40,27 +40,24 @@ static inline float mc_vtop(mc_vec x) {
 template <bool nans> static inline float mc_block_top(const float *x, int64_t n) {
   float top = -__builtin_inff();
   int32_t nan = 0;
-#ifdef MC_AVX512
-  typedef float unaligned __attribute__((vector_size(64), aligned(4)));
-  const int64_t whole = n / 64 * 64;
+#ifdef MC_VECTORS
+  const int64_t whole = n / (4 * MC_LANES) * (4 * MC_LANES);
   mc_vec tops[4] = {mc_splat(top), mc_splat(top), mc_splat(top), mc_splat(top)};
-  uint16_t found = 0;
   const auto look = [&](mc_vec a, mc_vec b) __attribute__((always_inline)) {
-    if (nans) found |= __builtin_ia32_cmpps512_mask(a, b, 3, -1, 4);
+    if (nans) nan |= MC_COMPARED(a, b, MC_UNORDERED);
   };
-  for (int64_t i = 0; i < whole; i += 64)
+  for (int64_t i = 0; i < whole; i += 4 * MC_LANES)
     for (int k = 0; k < 4; k += 2) {
-      const mc_vec a = *(const unaligned *)(x + i + 16 * k), b = *(const unaligned *)(x + i + 16 * k + 16);
+      const mc_vec a = mc_vload(x + i + MC_LANES * k, mc_Every()), b = mc_vload(x + i + MC_LANES * (k + 1), mc_Every());
       tops[k] = mc_vmax(a, tops[k]);
       tops[k + 1] = mc_vmax(b, tops[k + 1]);
       look(a, b);
     }
-  for (int64_t i = whole; i < n; i += 16) {
-    const mc_vec a = mc_vpart(x + i, n - i);
+  for (int64_t i = whole; i < n; i += MC_LANES) {
+    const mc_vec a = mc_vpart(x + i, n - i < MC_LANES ? n - i : MC_LANES);
     tops[0] = mc_vmax(a, tops[0]);
     look(a, a);
   }
-  nan = found;
   top = mc_vtop(mc_vmax(mc_vmax(tops[0], tops[1]), mc_vmax(tops[2], tops[3])));
 #else
 #pragma omp simd reduction(max:top) reduction(|:nan)
@@ -70,38 +67,38 @@ template <bool nans> static inline float mc_block_top(const float *x, int64_t n)
 }
 
 //@ mc_exp_below
-// e^t for t ≤ 0 as a term of a sum that is at least 1: what is below e^-86 may be that. The reduction is one step (t is a
-// difference, as wrong as n · ln 2 then is); a minimax polynomial of 1 + r + …, 0.6 ulp.
-#ifdef MC_AVX512
+// e^t for t ≤ 0 as a term of a sum that is at least 1: what is below e^-86 may be that. The reduction is one step: t is a
+// difference, as wrong as n · ln 2 then is.
+#ifdef MC_VECTORS
 static inline mc_vec mc_exp_below(mc_vec t) {
   t = mc_vmax(mc_splat(-86.0f), t);
   mc_vec m = mc_vfma(t, mc_splat(1.44269504f), mc_splat(12582912.0f)), n = m - 12582912.0f;
-  mc_vec r = mc_vfma(n, mc_splat(-0.693147181f), t);
-  mc_vec p = mc_vfma(mc_splat(1.381453997e-3f), r, mc_splat(8.368745257e-3f));
-  p = mc_vfma(p, r, mc_splat(4.16683908e-2f));
-  p = mc_vfma(p, r, mc_splat(1.66665204e-1f));
-  p = mc_vfma(p, r, mc_splat(4.999999343e-1f));
-  p = mc_vfma(p, r, mc_splat(1.0f));
-  return mc_vscale(mc_vfma(p, r, mc_splat(1.0f)), n);
+  mc_vec p = mc_vexp_poly(mc_vfma(n, mc_splat(-0.693147181f), t));
+#ifdef MC_AVX512
+  return mc_vscale(p, n);
+#else
+  return p * (mc_vec)(((mc_veci)m << 23) + 0x3f800000);  // a product leaves NaN what it is
+#endif
 }
 #endif
 
 //@ mc_sum_below
 // Σ exp(x - top) of a block; top is finite and no x is greater. NaN if one is. `fetch(i)` comes before each 32 elements.
 template <class F> static inline double mc_sum_below(const float *x, float top, int64_t n, F fetch) {
-  const int64_t whole = n / 64 * 64;
   double sum = 0;
-#ifdef MC_AVX512
-  typedef float unaligned __attribute__((vector_size(64), aligned(4)));
+#ifdef MC_VECTORS
   mc_vec sums[4] = {};
-  for (int64_t i = 0; i < whole; i += 64)
+  int64_t i = 0;
+  for (; i + 4 * MC_LANES <= n; i += 4 * MC_LANES)
     for (int k = 0; k < 4; ++k) {
-      if (k % 2 == 0) fetch(i + 16 * k);
-      sums[k] += mc_exp_below(*(const unaligned *)(x + i + 16 * k) - top);
+      const int64_t at = i + MC_LANES * k;
+      if (MC_LANES * k % 32 == 0) fetch(at);
+      sums[k] += mc_exp_below(mc_vload(x + at, mc_Every()) - top);
     }
-  for (int64_t i = whole; i < n; i += 16) sums[0] += mc_exp_below(mc_vpart(x + i, n - i) - top);
+  for (; i < n; i += MC_LANES) sums[0] += mc_exp_below(mc_vpart(x + i, n - i < MC_LANES ? n - i : MC_LANES) - top);
   sum = mc_vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 #else
+  const int64_t whole = n / 64 * 64;
   alignas(64) float sums[64] = {};
   for (int64_t i = 0; i < whole; i += 64) {
     fetch(i);
@@ -119,25 +116,23 @@ template <class F> static inline double mc_sum_below(const float *x, float top, 
 // Σ exp(x - top) of a block; `kept`: y[i] = exp(x[i] - top). `fetch(i)` comes before each 32 elements.
 template <bool kept, class F> static inline double mc_exp_sum(const float *x, float top, float *y, int64_t n, F fetch) {
   double sum = 0;
-#ifdef MC_AVX512
-  typedef float unaligned __attribute__((vector_size(64), aligned(4)));
+#ifdef MC_VECTORS
   mc_vec sums[4] = {};
-  const int64_t whole = n / 16 * 16;
   int64_t i = 0;
   const auto take = [&](int64_t at, mc_vec &into) __attribute__((always_inline)) {
-    const mc_vec e = mc_vexp(*(const unaligned *)(x + at) - top);
-    if (kept) *(unaligned *)(y + at) = e;
+    const mc_vec e = mc_vexp(mc_vload(x + at, mc_Every()) - top);
+    if (kept) mc_vstore(y + at, e, mc_Every());
     into += e;
   };
-  for (; i + 64 <= n; i += 64)
+  for (; i + 4 * MC_LANES <= n; i += 4 * MC_LANES)
     for (int k = 0; k < 4; ++k) {
-      if (k % 2 == 0) fetch(i + 16 * k);
-      take(i + 16 * k, sums[k]);
+      if (MC_LANES * k % 32 == 0) fetch(i + MC_LANES * k);
+      take(i + MC_LANES * k, sums[k]);
     }
-  for (; i < whole; i += 16) take(i, sums[0]);
+  for (; i + MC_LANES <= n; i += MC_LANES) take(i, sums[0]);
   if (i < n) {
     const mc_vec e = mc_vexp(mc_vpart(x + i, n - i) - top);
-    if (kept) __builtin_ia32_storeups512_mask(y + i, e, (uint16_t)((1u << (n - i)) - 1));
+    if (kept) mc_vstore(y + i, e, mc_First{n - i});
     for (int64_t k = 0; k < n - i; ++k) sum += e[k];
   }
   sum += mc_vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));

@@ -11,7 +11,7 @@ import hashlib
 import platform
 from pathlib import Path
 
-_LEVELS = (  # the first whose features are all there is the one that the compiler vectorises for
+LEVELS = (  # the first whose features are all there is the one that the compiler vectorises for
     ("avx512", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
     ("avx2", {"avx2", "fma"}),
     ("avx", {"avx"}),
@@ -37,7 +37,7 @@ def features() -> frozenset[str]:
 @functools.cache
 def simd_name() -> str:
     """ "avx512", "avx2", "avx", "sse2", "sve", "neon", or "scalar" where none is known."""
-    return next((name for name, needed in _LEVELS if needed <= features()), "scalar")
+    return next((name for name, needed in LEVELS if needed <= features()), "scalar")
 
 
 @functools.cache
