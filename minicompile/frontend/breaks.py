@@ -161,4 +161,9 @@ class DataWritten(Exception):
 
 
 class SkipFrame(Exception):
-    """The frame as a whole is not for tracing (generator, too long…): it runs in eager, its callees may be compiled."""
+    """The frame as a whole is not for tracing (generator, too long…): it runs in eager. Its callees may be compiled,
+    unless `all_below` is to run in eager as well."""
+
+    def __init__(self, reason: str, *, all_below: bool = False) -> None:
+        super().__init__(reason)
+        self.all_below = all_below

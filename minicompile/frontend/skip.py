@@ -103,11 +103,12 @@ def why_not_function(func: FunctionType) -> str | None:
 
 def needs_eager_below(code: CodeType) -> bool:
     """Whether nothing that this code calls may be compiled on its own: activation checkpointing runs a function twice,
-    the second time from backward, and what the two runs keep for backward has to be the same. What a mode or a subclass
+    the second time from backward, and what the two runs keep for backward has to be the same; a lazy module finds its
+    sizes once. What a mode or a subclass
     does about a call of torch stands in the middle of that call, which is on its way through torch's dispatcher."""
     if code.co_name in ("__torch_function__", "__torch_dispatch__"):
         return True
-    return code.co_filename == _TORCH + "utils/checkpoint.py"
+    return code.co_filename in (_TORCH + "utils/checkpoint.py", _TORCH + "nn/modules/lazy.py")
 
 
 @functools.cache

@@ -126,7 +126,7 @@ class Attempt:
         except UserError as error:
             return self.eager_entry(f"it raised {error}", start)
         except SkipFrame as error:
-            return self.eager_entry(str(error), start)
+            return self.eager_entry(str(error), start, all_below=error.all_below)
 
     @contextmanager
     def _same_modes_after(self) -> Iterator[None]:
@@ -394,7 +394,7 @@ class Attempt:
                 warnings.warn(f"minicompile: {failure}\nThe graph runs in eager mode.", RuntimeWarning, stacklevel=2)
         return innermost(record.compiled)
 
-    def eager_entry(self, why: str, start: float) -> Entry:
+    def eager_entry(self, why: str, start: float, *, all_below: bool = False) -> Entry:
         """An entry that runs the frame in eager, as long as what tracing saw stays the same."""
         parameters = self.segment.layout.parameters()
         guards = self.tr.guards
@@ -408,7 +408,7 @@ class Attempt:
         run = make_function(
             f"{self.segment.code.co_name}:{self.segment.line}",
             text,
-            {**check.namespace, "__eager__": self.segment.eager},
+            {**check.namespace, "__eager__": self.segment.uncompiled if all_below else self.segment.eager},
         )
         span = timeline.record("trace", start, time.perf_counter())
         seconds = {"trace": span.end - span.start}

@@ -308,3 +308,45 @@ def test_parameters_made_in_forward_break_cleanly() -> None:
         return linear(x), sum(p.numel() for p in linear.parameters())
 
     assert_like_eager(fn, (X,))
+
+
+class LazyScale(nn.modules.lazy.LazyModuleMixin, nn.Module):
+    """A lazy module of the program's own, whose class stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.UninitializedParameter()
+
+    def initialize_parameters(self, x: Tensor) -> None:  # type: ignore[override]
+        if self.has_uninitialized_params():
+            with torch.no_grad():
+                self.w.materialize((x.shape[-1],))
+                self.w.copy_(torch.rand(x.shape[-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.w
+
+
+class Lazily(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm, self.scale, self.calls = nn.LazyLinear(4), nn.LazyBatchNorm1d(), LazyScale(), 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls += 1
+        return self.scale(self.norm(self.linear(x))), self.calls
+
+
+@pytest.mark.parametrize("make", [Lazily, lambda: nn.LazyLinear(3), lambda: nn.Sequential(nn.ReLU(), nn.LazyLinear(3))])
+def test_lazy_modules_make_their_parameters_in_eager(make: Any) -> None:
+    found = []
+    for wrap in (lambda model: model, lambda model: minicompile.compile(model, backend="eager", fullgraph=True)):
+        torch.manual_seed(0)
+        model = make()
+        compiled = wrap(model)
+        results = [compiled(X) for _ in range(3)]
+        found.append((results, torch.rand(3), dict(model.state_dict()), repr(model)))
+        if compiled is not model:
+            assert not compiled.breaks
+            assert sum(entry.eager is None for entry in compiled.entries) <= 2  # a count varies
+    assert_same(found[1], found[0])

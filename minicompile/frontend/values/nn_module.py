@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.modules.module as torch_module
+from torch.nn.modules.lazy import LazyModuleMixin
 
-from ...guards.kinds import LengthGuard, NoModuleHooksGuard
-from ..breaks import UserError, unsupported_call
+from ...guards.kinds import AttrPresenceGuard, LengthGuard, NoModuleHooksGuard
+from ..breaks import SkipFrame, UserError, unsupported_call
 from ..class_lookup import static_lookup
 from ..sources import AttrSource, ModuleMemberSource, RegistrySource
 from .base import Args, Kwargs, Lazy, Value, fail
@@ -102,10 +103,18 @@ class ModuleValue(ObjectValue):
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if static_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
             return super().call(tr, args, kwargs)
+        self._require_parameters(tr)
         if self.has_forward_hooks():
             return self.getattr(tr, "_call_impl").realize(tr).call(tr, args, kwargs)
         self.require_no_hooks(tr)
         return self.getattr(tr, "forward").realize(tr).call(tr, args, kwargs)
+
+    def _require_parameters(self, tr: Tracer) -> None:
+        """A lazy module makes its parameters in its first call: that is eager's, the next one is compiled."""
+        if isinstance(self.obj, LazyModuleMixin) and "_initialize_hook" in self.obj.__dict__:
+            assert self.source is not None
+            tr.guard(AttrPresenceGuard(self.source, "_initialize_hook", True))
+            raise SkipFrame(f"{self.describe()} is lazy, and makes its parameters in this call", all_below=True)
 
     def has_forward_hooks(self) -> bool:
         """Whether `_call_impl` has to be traced, for hooks that run before and after `forward` and nowhere else."""
