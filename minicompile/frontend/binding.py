@@ -8,6 +8,7 @@ CPython itself does the binding: for each code object a tiny function with the s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -26,6 +27,24 @@ def bind_raw(func: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     binder.__kwdefaults__ = func.__kwdefaults__
     binder.__qualname__ = func.__qualname__
     return binder(*args, **kwargs)
+
+
+def binding_error(
+    code: CodeType, name: str, defaults: int, named: Iterable[str], args: int, keys: Iterable[str]
+) -> TypeError | None:
+    """What CPython raises where a function is called with that many arguments and these keywords; None if it does not.
+
+    `defaults`, `named`: how many parameters, and which keyword-only ones, have a default; `name`: its qualified name.
+    """
+    binder = _make_binder(code)
+    binder.__defaults__ = (None,) * defaults
+    binder.__kwdefaults__ = dict.fromkeys(named)
+    binder.__qualname__ = name
+    try:
+        binder(*(None,) * args, **dict.fromkeys(keys))
+    except TypeError as error:
+        return error
+    return None
 
 
 def _make_binder(code: CodeType) -> FunctionType:

@@ -459,7 +459,13 @@ def _called(function: Any) -> str:
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
-_EXTENDING = {"LIST_EXTEND": list.extend, "SET_UPDATE": set.update, "DICT_UPDATE": _update, "DICT_MERGE": _merge}
+def _extend_list(owner: list[Any], other: Any) -> None:
+    if not hasattr(other, "__iter__") and not hasattr(type(other), "__getitem__"):
+        raise TypeError(f"Value after * must be an iterable, not {type(other).__name__}")
+    owner.extend(other)
+
+
+_EXTENDING = {"LIST_EXTEND": _extend_list, "SET_UPDATE": set.update, "DICT_UPDATE": _update, "DICT_MERGE": _merge}
 
 
 @_writer("LIST_TO_TUPLE")

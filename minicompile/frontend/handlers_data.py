@@ -155,7 +155,7 @@ def load_global(tr: Tracer, frame: Frame, name: str) -> Value:
     builtins = frame.globals_dict.get("__builtins__", __builtins__)
     names = builtins if isinstance(builtins, dict) else vars(builtins)
     if name not in names:
-        fail(NameError(f"name '{name}' is not defined"))
+        fail(NameError(f"name '{name}' is not defined"), is_exact=True)
     tr.guard(GlobalAbsentGuard(name, frame.globals_base))
     return Lazy(names[name], BuiltinSource(name, frame.globals_base))
 
@@ -409,8 +409,19 @@ def _list_append(tr: Tracer, frame: Frame, depth: int) -> None:
 
 @opcode("LIST_EXTEND")
 def _list_extend(tr: Tracer, frame: Frame, depth: int) -> None:
-    items = frame.pop(tr)
-    _method(tr, _below(frame, depth), "extend", SequenceValue(tuple, items.items(tr)))
+    items = _starred(tr, frame.pop(tr))
+    _method(tr, _below(frame, depth), "extend", SequenceValue(tuple, items))
+
+
+def _starred(tr: Tracer, value: Value) -> list[Value]:
+    """The elements of what stands behind a star, which has an error of its own for what has none."""
+    try:
+        return value.items(tr)
+    except UserError as error:
+        kind = value.python_type().__name__
+        if str(error.original) == f"'{kind}' object is not iterable":
+            fail(TypeError(f"Value after * must be an iterable, not {kind}"), is_exact=True)
+        raise
 
 
 @opcode("SET_ADD")

@@ -10,6 +10,7 @@ costs no guard.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..breaks import Break, unsupported, unsupported_call
@@ -217,3 +218,12 @@ def fail(error: BaseException, *, is_exact: bool = False) -> NoReturn:
     from ..breaks import UserError
 
     raise UserError(error, is_exact=is_exact) from error
+
+
+def fail_as(fn: Callable[..., Any], *args: Any) -> NoReturn:
+    """Report the error that a function of Python's own raises for these arguments, in its words."""
+    try:
+        fn(*args)
+    except Exception as error:
+        fail(error, is_exact=True)
+    raise AssertionError(f"{fn} raises nothing")

@@ -23,7 +23,7 @@ from ..class_lookup import static_lookup
 from ..computed_sources import CallSource
 from ..data_dependent import ConditionValue
 from .annotations import AnnotationValue
-from .base import Kwargs, NotConstant, Value, fail
+from .base import Kwargs, NotConstant, Value, fail, fail_as
 from .callables import RULES, Rule, class_object, rule
 from .computed import call_computed
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
@@ -205,7 +205,10 @@ def _next(tr: Tracer, iterator: Value, default: Value | None = None) -> Value:
 
     owner = iterator.realize(tr)
     if isinstance(owner, ObjectValue) and default is None:
-        return owner.getattr(tr, "__next__").realize(tr).call(tr, [], {})  # with its own StopIteration
+        method = owner.dunder(tr, "__next__")
+        if method is None:
+            fail(TypeError(f"'{owner.cls.__name__}' object is not an iterator"), is_exact=True)
+        return method.call(tr, [], {})  # with its own StopIteration
     item = owner.next(tr)
     if item is not None:
         return item
@@ -441,6 +444,8 @@ def _extreme(name: str, op: Any) -> Rule:
     def trace(tr: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         from ..operators import binary
 
+        if not args:
+            fail_as(max if op is operator.gt else min)
         measure = key.realize(tr) if key is not None and not isinstance(key.realize(tr), ConstantValue) else None
         values, keys = [], []
         for value in _in_any_order(tr, args[0], key) if len(args) == 1 else [arg.realize(tr) for arg in args]:
@@ -449,7 +454,7 @@ def _extreme(name: str, op: Any) -> Rule:
         if not values:
             if default is not None:
                 return default
-            fail(ValueError(f"{name}() arg is an empty sequence"))
+            fail_as(max if op is operator.gt else min, [])
         pick = torch.sym_max if op is operator.gt else torch.sym_min
         open_extreme = _extreme_of_sizes(tr, pick, values) if measure is None else None
         if open_extreme is not None:

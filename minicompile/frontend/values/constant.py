@@ -61,7 +61,7 @@ class ConstantValue(Value):
         try:
             return tr.constant(getattr(self.value, name))
         except AttributeError as error:
-            fail(error)
+            fail(error, is_exact=True)
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
         return hasattr(self.value, name)
@@ -73,19 +73,19 @@ class ConstantValue(Value):
         try:
             return [tr.constant(item) for item in self.value]
         except TypeError as error:
-            fail(error)
+            fail(error, is_exact=True)
 
     def length(self, tr: Tracer) -> int:
         try:
             return len(self.value)
         except TypeError as error:
-            fail(error)
+            fail(error, is_exact=True)
 
     def contains(self, tr: Tracer, item: Value) -> bool:
         return tr.fold(lambda value, i: i in value, self, item).truth(tr)
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        fail(TypeError(f"'{type(self.value).__name__}' object is not callable"))
+        fail(TypeError(f"'{type(self.value).__name__}' object is not callable"), is_exact=True)
 
     def build(self, glue: Glue) -> str:
         return glue.constant(self.value)
@@ -127,7 +127,7 @@ class SymIntValue(OpenValue):
         return bool(self.sym != 0)
 
     def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
-        if op in _FRACTIONS or isinstance(getattr(other, "value", None), float):
+        if op in _FRACTIONS or isinstance(getattr(other, "value", None), float) or _is_inverse(op, other, swapped):
             from .computed import arithmetic
             from .data_floats import data_arithmetic
 
@@ -163,6 +163,12 @@ def _hinted(sym: torch.SymInt) -> int:
 
 
 _FRACTIONS = frozenset({operator.truediv, operator.itruediv})
+
+
+def _is_inverse(op: Any, other: Value, swapped: bool) -> bool:
+    """A power with a negative exponent, which gives a float."""
+    exponent = getattr(other, "value", None)
+    return op in (operator.pow, operator.ipow) and not swapped and isinstance(exponent, int) and exponent < 0
 
 
 def _exact(op: Any, left: Any, right: Any) -> Any:

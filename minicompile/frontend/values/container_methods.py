@@ -7,9 +7,10 @@ the container existed before the frame.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from .base import Value, fail
+from .base import Value, fail, fail_as
 from .constant import ConstantValue, specialized
 from .containers import (
     DictValue,
@@ -48,7 +49,10 @@ def _insert(tr: Tracer, owner: SequenceValue, index: Value, item: Value) -> Valu
 
 def _pop(tr: Tracer, owner: SequenceValue, index: Value | None = None) -> Value:
     where = index_of(tr, index) if index is not None else -1
-    item = owner.elements.pop(where)
+    try:
+        item = owner.elements.pop(where)
+    except (IndexError, TypeError) as error:
+        fail(error, is_exact=True)
     tr.mutated(owner, "del {0}[{1}]", ConstantValue(where))
     return item
 
@@ -69,21 +73,25 @@ def _copy_list(tr: Tracer, owner: SequenceValue) -> Value:
     return SequenceValue(list, list(owner.elements))
 
 
-def _position(tr: Tracer, owner: SequenceValue, item: Value) -> int:
+def _position(tr: Tracer, owner: SequenceValue, item: Value, method: str) -> int:
     from ..operators import equal
 
     for index, element in enumerate(owner.elements):
         if equal(tr, element.realize(tr), item.realize(tr)):
             return index
+    item = item.realize(tr)
+    if isinstance(item, ConstantValue):
+        empty: Any = () if issubclass(owner.kind, tuple) else []
+        fail_as(getattr(empty, method), item.value)
     raise ValueError(f"{item.describe()} is not in {owner.kind.__name__}")
 
 
 def _index(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
-    return ConstantValue(_position(tr, owner, item))
+    return ConstantValue(_position(tr, owner, item, "index"))
 
 
 def _remove(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
-    where = _position(tr, owner, item)
+    where = _position(tr, owner, item, "remove")
     del owner.elements[where]
     return tr.mutated(owner, "del {0}[{1}]", ConstantValue(where))
 
@@ -187,15 +195,23 @@ def _dict_pop(tr: Tracer, owner: DictValue, key: Value, default: Value | None = 
         owner.delitem(tr, key.realize(tr))
         return found
     if default is None:
-        raise KeyError(tr.key(key))
+        _no_key(tr, key)
     return default
+
+
+def _no_key(tr: Tracer, key: Value) -> NoReturn:
+    """The error that names a key that is missing."""
+    key = key.realize(tr)
+    if isinstance(key, ConstantValue):
+        fail(KeyError(key.value), is_exact=True)
+    raise KeyError(tr.key(key))
 
 
 def _popitem(tr: Tracer, owner: DictValue, last: Value | None = None) -> Value:
     if last is not None and owner.kind is dict:
         fail(TypeError("dict.popitem() takes no keyword arguments"))
     if not owner.entries:
-        raise KeyError("popitem(): dictionary is empty" if owner.kind is dict else "dictionary is empty")
+        fail_as(OrderedDict().popitem if owner.kind is OrderedDict else {}.popitem)
     at_end = last is None or last.realize(tr).truth(tr)
     raw = next(reversed(owner.entries) if at_end else iter(owner.entries))
     key, value = owner.key_value(tr, raw), owner.entries[raw]
@@ -253,7 +269,7 @@ def _discard(tr: Tracer, owner: SetValue, item: Value) -> Value:
 
 def _set_remove(tr: Tracer, owner: SetValue, item: Value) -> Value:
     if tr.key(item) not in owner.entries:
-        raise KeyError(tr.key(item))
+        _no_key(tr, item)
     return _discard(tr, owner, item)
 
 
@@ -277,7 +293,7 @@ def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
 
 def _set_pop(tr: Tracer, owner: SetValue) -> Value:
     if not owner.entries:
-        raise KeyError("pop from an empty set")
+        fail_as(set().pop)
     if len(owner.entries) > 1 and (owner.real is None or owner.source is not None):
         raise owner.cannot("popping, whose order varies from call to call,")
     elements = owner.items(tr)

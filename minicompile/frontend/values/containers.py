@@ -6,6 +6,7 @@ before the frame ran, every mutation also goes into the journal.
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import torch
 
 from ...guards.kinds import AttrPresenceGuard
 from ..sources import AttrSource
-from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from .base import Args, Kwargs, Lazy, NotConstant, Value, fail, fail_as
 from .constant import ConstantValue, specialized
 
 if TYPE_CHECKING:
@@ -76,15 +77,15 @@ class SequenceValue(Value):
         index = index_of(tr, key)
         try:
             picked = self.elements[index]
-        except (IndexError, TypeError) as error:
-            fail(error, is_exact=self.kind in (list, tuple) and isinstance(error, IndexError))
+        except (IndexError, TypeError):
+            fail_as(operator.getitem, () if issubclass(self.kind, tuple) else [], index)
         if not isinstance(index, slice):
             return picked  # type: ignore[return-value]
         return SequenceValue(self.kind if self.kind in (list, torch.Size) else tuple, picked)  # type: ignore[arg-type]
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         if not self.mutable:
-            fail(TypeError(f"'{self.kind.__name__}' object does not support item assignment"))
+            fail(TypeError(f"'{self.kind.__name__}' object does not support item assignment"), is_exact=True)
         key = key.realize(tr).as_index(tr)
         index = index_of(tr, key)
         with errors_of_the_user():
@@ -93,7 +94,7 @@ class SequenceValue(Value):
 
     def delitem(self, tr: Tracer, key: Value) -> None:
         if not self.mutable:
-            fail(TypeError(f"'{self.kind.__name__}' object doesn't support item deletion"))
+            fail(TypeError(f"'{self.kind.__name__}' object doesn't support item deletion"), is_exact=True)
         key = key.realize(tr).as_index(tr)
         with errors_of_the_user():
             del self.elements[index_of(tr, key)]
@@ -505,9 +506,14 @@ def pairs_of(tr: Tracer, value: Value) -> list[tuple[Value, Value]]:
     found = mapping_pairs(tr, value)
     if found is not None:
         return found
-    pairs = [elements_of(tr, pair) for pair in value.items(tr)]
-    if any(len(pair) != 2 for pair in pairs):
-        fail(ValueError("dictionary update sequence element has a length other than 2"))
+    items = [item.realize(tr) for item in value.items(tr)]
+    for place, item in enumerate(items):
+        if isinstance(item, ConstantValue) and not hasattr(item.value, "__iter__"):
+            fail_as(dict, [*[(0, 0)] * place, item.value])
+    pairs = [elements_of(tr, item) for item in items]
+    for place, pair in enumerate(pairs):
+        if len(pair) != 2:
+            fail_as(dict, [*[(0, 0)] * place, (0,) * len(pair)])
     return [(pair[0].realize(tr), pair[1]) for pair in pairs]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...guards.kinds import FunctionCodeGuard
 from ..breaks import unsupported_call
@@ -402,21 +402,23 @@ def bind_arguments(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
         slots[code.co_varnames[rest]] = SequenceValue(tuple, args[code.co_argcount :])
         rest += 1
     elif len(args) > code.co_argcount:
-        _mismatch(fn, f"takes {code.co_argcount} positional arguments but {len(args)} were given")
+        _mismatch(fn, args, kwargs)
     extra: dict[str, Value] = {}
     by_name = set(names[code.co_posonlyargcount :])
     for name, value in kwargs.items():
         if name not in by_name:
             extra[name] = value
         elif name in slots:
-            _mismatch(fn, f"got multiple values for argument '{name}'")
+            _mismatch(fn, args, kwargs)
         else:
             slots[name] = value
     if code.co_flags & 8:
         slots[code.co_varnames[rest]] = DictValue(dict, extra)
     elif extra:
-        _mismatch(fn, f"got an unexpected keyword argument '{next(iter(extra))}'")
+        _mismatch(fn, args, kwargs)
     _fill_defaults(fn, slots, positional, keyword_only)
+    if any(name not in slots for name in names):
+        _mismatch(fn, args, kwargs)
     return slots
 
 
@@ -428,10 +430,12 @@ def _fill_defaults(
     for name in keyword_only:
         if name not in slots and name in fn.kwdefaults:
             slots[name] = fn.kwdefaults[name]
-    for name in (*positional, *keyword_only):
-        if name not in slots:
-            _mismatch(fn, f"missing a required argument: '{name}'")
 
 
-def _mismatch(fn: FunctionValue, text: str) -> None:
-    fail(TypeError(f"{fn.name}() {text}"))
+def _mismatch(fn: FunctionValue, args: Args, kwargs: Kwargs) -> NoReturn:
+    """The TypeError of a call whose arguments do not fit, in CPython's words."""
+    from ..binding import binding_error
+
+    name = fn.name if fn.fn is None else fn.fn.__qualname__
+    error = binding_error(fn.code, name, len(fn.defaults), fn.kwdefaults, len(args), kwargs)
+    fail(error or TypeError(f"{name}() got arguments that do not fit"), is_exact=error is not None)

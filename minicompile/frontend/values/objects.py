@@ -70,7 +70,7 @@ class PyModuleValue(Value):
             return Lazy(getattr(self.module, name), AttrSource(self.source, name))
         except AttributeError as error:
             tr.guard(AttrPresenceGuard(self.source, name, False))
-            fail(error)
+            fail(error, is_exact=True)
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
         if name in tr.attributes_of(self):
@@ -420,12 +420,14 @@ class ObjectValue(Value):
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         method = self.dunder(tr, "__call__")
         if method is None:
-            fail(TypeError(f"'{self.cls.__name__}' object is not callable"))
+            fail(TypeError(f"'{self.cls.__name__}' object is not callable"), is_exact=True)
         return method.call(tr, args, kwargs)
 
     def _special(self, tr: Tracer, name: str, *args: Value) -> Value:
         method = self.dunder(tr, name)
         if method is None:
+            if name in _LACKING:
+                fail(TypeError(_LACKING[name].format(self.cls.__name__)), is_exact=True)
             raise self.cannot(f"calling {name}")
         return method.call(tr, list(args), {}).realize(tr)
 
@@ -509,6 +511,16 @@ class ObjectValue(Value):
         for key, value in self.attributes.items():
             glue.fill(functools.partial(set_line, glue, name, key, value))
         return name
+
+
+_LACKING = {
+    "__len__": "object of type '{}' has no len()",
+    "__getitem__": "'{}' object is not subscriptable",
+    "__setitem__": "'{}' object does not support item assignment",
+    "__delitem__": "'{}' object doesn't support item deletion",
+    "__iter__": "'{}' object is not iterable",
+}
+"""What Python says where a class lacks a method."""
 
 
 def set_line(glue: Glue, name: str, key: str, value: Value) -> str:
