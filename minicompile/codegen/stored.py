@@ -81,7 +81,7 @@ def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
     details = dumps(tuple(getattr(compiled, name) for name in _DETAILS))
     return StoredGraph(
         compiled.name, compiled.wrapper_source, objects, compiled.native_source, compiled.kernels, compiled.externs,
-        {}, details, store_code(compiled.wrapper_source, compiled.call),
+        {}, details, store_code(compiled.wrapper_source, compiled.call.__code__),
     )  # fmt: skip
 
 

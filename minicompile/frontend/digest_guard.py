@@ -39,7 +39,7 @@ class FunctionDigestGuard(Guard):
     structural: ClassVar[bool] = True
 
     def condition(self, scope: Scope) -> str:
-        return f"{scope.keep(KnownCode(self.digest))}({scope.read(self.source)}.__code__)"
+        return f"{scope.make(KnownCode, self.digest)}({scope.read(self.source)}.__code__)"
 
     def rests_on(self) -> tuple[Stay, ...]:
         return (("code", self.source),)

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .helpers import ARITHMETIC
 from .side_effects import EffectRecord
-from .sources import ARITHMETIC, ConstSource, Source, namespaced
+from .sources import ConstSource, Source, namespaced
 from .values.base import Lazy, Value
 from .values.constant import ConstantValue, OpenValue
 from .values.tensor import TensorValue

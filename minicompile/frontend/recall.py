@@ -1,79 +1,89 @@
 """Entries of earlier processes: the first call of a program that has run before traces nothing.
 
-In: a segment and the values of a call. Out: an entry that some process compiled for values like these, or None; and,
-the other way, a new entry for later processes. A recalled entry is the same text over the same guards, and its guards
-decide at its first call as at any other: where one fails, the frame is traced.
+In: a segment and the values of a call. Out: an entry that some process compiled for values like these (`remember`
+stores them), or None. A recalled entry is the same text over the same guards, and its guards decide at its first call
+as at any other: where one fails, the frame is traced.
 
 What the guards cannot say is in the key: the versions and options (`runtime.identity`), torch's global state, the code,
 and what kind of values the arguments are. What they say about objects of the program goes by name and fingerprint.
-Not stored: entries that took the user's word about a function (`directives`), or with symbolic sizes, with a graph
-break, with gradients, of other backends, or with anything that `portable` has no name for.
+
+A new process waits for all that happens here. So the check comes as it was written, with its programs; what only people
+or a miss ask for, the guards themselves among it, stays packed; and nothing that writes checks is imported.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from types import CodeType, FunctionType
+from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import forward_ad
 
-from ..codegen.stored import StoredGraph, pack, unpack
+from ..codegen.stored import StoredGraph, unpack
 from ..config import config
 from ..errors import CompileError, CompilerMissing
-from ..guards import GuardSet, kinds, tensors
 from ..guards.constants import is_constant
 from ..guards.held import Held
 from ..guards.marks import marked_dynamic
-from ..guards.state import GlobalStateGuard, function_modes
+from ..guards.torch_state import function_modes
 from ..runtime import cache
 from ..runtime.identity import environment
-from ..runtime.written import StoredCode, store_code
+from ..runtime.written import StoredCode
 from ..timeline import record
-from .digest_guard import FunctionDigestGuard
 from .directives import allowed_in_graph, constant_results
-from .entry_text import EntryText, assemble, innermost, surroundings
 from .fingerprints import NotPortable, code_digest
-from .fx_listing import FxListing, list_graph
 from .generated import make_function
-from .portable import dumps, loads
-from .side_effects import EffectRecord
-from .sources import ConstSource
+from .helpers import GLUE_HELPERS, HELPERS
+from .portable import Here, loads
+from .segments import Entry, GraphRecord
+from .surroundings import innermost, surroundings
 
 if TYPE_CHECKING:
-    from .segments import Entry, Segment
+    from ..guards import GuardSet
+    from .fx_listing import FxListing
+    from .segments import Segment
+    from .side_effects import EffectRecord
 
 _log = logging.getLogger("minicompile.cache")
 _DIGEST = 32
 _DEPTH = 4
 
-_PORTABLE_GUARDS = (
-    GlobalStateGuard, kinds.IdentityGuard, kinds.SameObjectGuard, kinds.DistinctObjectsGuard, kinds.TypeGuard,
-    kinds.ClassNamesGuard, kinds.ConstantGuard, kinds.LengthGuard, kinds.KeysGuard, kinds.KeyPresenceGuard,
-    kinds.AttrPresenceGuard, kinds.InstanceAttrAbsentGuard, kinds.GlobalAbsentGuard, kinds.FunctionCodeGuard,
-    kinds.ModuleTrainingGuard, kinds.NoModuleHooksGuard, tensors.TensorGuard, tensors.StorageOffsetGuard,
-    tensors.OverlapGuard, tensors.DisjointGuard, tensors.NoInnerOverlapGuard, FunctionDigestGuard,
-)  # fmt: skip
-"""Guards that hold nothing but sources, data, and objects that `portable` knows. A new kind is looked at first."""
-
 
 @dataclass
 class StoredEntry:
-    """An entry as it lies on disk: what tracing found out and wrote. `graph` is None where nothing is computed."""
+    """An entry as it lies on disk.
 
-    guards: list[kinds.Guard]
-    causes: list[str]
-    text: EntryText
+    Attributes:
+        text: its function, and `code` what Python made of it.
+        namespace: what the text names: the objects of the check and of the glue.
+        graph: None where nothing is computed.
+        shared: objects that the details refer to; they have to be here, and the same, as well.
+        details: the packed `StoredDetails`.
+    """
+
+    text: str
+    code: StoredCode
+    namespace: dict[str, Any]
     graph: StoredGraph | None
+    shared: list[Any]
+    details: bytes
+
+
+@dataclass
+class StoredDetails:
+    """What nobody needs who only calls the entry. `causes`: for each guard the user's line that made it one."""
+
+    guards: list[Any]
+    causes: list[str]
     listing: FxListing | None
     effects: list[EffectRecord]
-    code: StoredCode
 
 
 def place_of(segment: Segment, func: FunctionType, slots: tuple[Any, ...]) -> str | None:
@@ -103,105 +113,65 @@ def recall(place: str, segment: Segment) -> Entry | None:
     data = cache.get(place)
     if data is None or hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
         return None
+    here = Here(segment.release)
     try:
-        _, stored = loads(data[_DIGEST:], GlobalStateGuard())
-        return _entry(stored, segment, start)
-    except (NotPortable, CompileError, CompilerMissing, OSError, ReferenceError) as why:
+        _, stored = loads(data[_DIGEST:], here)
+        return _entry(stored, segment, here, start)
+    except (NotPortable, CompileError, CompilerMissing, OSError) as why:
         _log.debug("the stored entry of %s does not fit: %s", segment.name, why)
         return None
 
 
-def _entry(stored: StoredEntry, segment: Segment, start: float) -> Entry:
-    from .segments import Entry, GraphRecord
+def enclose(data: bytes) -> bytes:
+    """The content of the file of an entry."""
+    return hashlib.sha256(data).digest() + data
 
-    guards = GuardSet()
-    for guard, cause in zip(stored.guards, stored.causes, strict=True):
-        guards.add(guard, cause)
-    text, namespace, check = assemble(segment, guards, stored.text)
-    namespace.update(surroundings(segment))
+
+def _entry(stored: StoredEntry, segment: Segment, here: Here, start: float) -> Entry:
+    details = Details(stored, here)
+    namespace = {**HELPERS, **GLUE_HELPERS, **stored.namespace, **surroundings(segment)}
     graphs = []
-    if stored.graph is not None and stored.listing is not None:
+    if stored.graph is not None:
         compiled = unpack(stored.graph, loads)
         namespace["__graph__"] = innermost(compiled)
-        graphs.append(GraphRecord(stored.listing.module, compiled, []))
-    run = make_function(f"{segment.code.co_name}:{segment.line}", text, namespace, stored.code)
+        graphs.append(GraphRecord(details.module, compiled, []))
+    run = make_function(f"{segment.code.co_name}:{segment.line}", stored.text, namespace, stored.code)
     span = record("recall", start, time.perf_counter())
     seconds = {"recall": span.end - span.start}
-    entry = Entry(segment.name, run, guards, graphs, text, [], seconds, None, check.is_dead, recalled=True)
-    entry.effects = stored.effects
-    return entry
+    return Entry(
+        segment.name, run, details.guards, graphs, stored.text, [], seconds, None, here.has_lost, recalled=True,
+        effects_or_packed=details.effects,
+    )  # fmt: skip
 
 
-def remember(place: str, entry: Entry) -> None:
-    """Store an entry, if everything about it can be."""
-    if entry.parts is None or entry.eager is not None:
-        return
-    try:
-        stored = _stored(entry, entry.parts)
-        data = dumps((_functions(stored.guards), stored))
-        cache.put(place, hashlib.sha256(data).digest() + data)
-    except (NotPortable, ValueError, OSError) as why:
-        _log.debug("%s is not stored: %s", entry.name, why)
+class Details:
+    """A recalled entry's details, unpacked when somebody asks. Keeps no object alive that guards would not."""
 
+    def __init__(self, stored: StoredEntry, here: Here) -> None:
+        here.shared = [Held(value) for value in stored.shared]
+        self._here, self._data = here, stored.details
 
-def _functions(guards: list[kinds.Guard]) -> list[FunctionType]:
-    """What has to be named before a code object can be said to be theirs."""
-    held = [guard.held() for guard in guards if isinstance(guard, kinds.IdentityGuard)]
-    return [value for value in held if isinstance(value, FunctionType)]
+    @functools.cached_property
+    def _unpacked(self) -> StoredDetails:
+        return loads(self._data, self._here)
 
+    def guards(self) -> GuardSet:
+        """None where an object of theirs has died: the entry can never be used again."""
+        from ..guards import GuardSet
 
-def _stored(entry: Entry, text: EntryText) -> StoredEntry:
-    owners = {id(code) for guard in entry.guards for code in _codes_of(guard)}
-    kept = _without_twins(entry.guards)
-    guards, causes = [_portable(guard, owners) for guard in kept], [entry.guards.cause(guard) for guard in kept]
-    code = store_code(entry.code, entry.run)
-    if not entry.graphs:
-        return StoredEntry(guards, causes, text, None, None, entry.effects, code)
-    (record,) = entry.graphs
-    return StoredEntry(guards, causes, text, pack(record.compiled, dumps), list_graph(record.gm), entry.effects, code)
+        guards = GuardSet()
+        with contextlib.suppress(NotPortable):
+            for guard, cause in zip(self._unpacked.guards, self._unpacked.causes, strict=True):
+                guards.add(guard, cause)
+        return guards
 
+    def effects(self) -> list[EffectRecord]:
+        return self._unpacked.effects
 
-def _without_twins(guards: GuardSet) -> list[kinds.Guard]:
-    """The guards, where a tensor that stands in two places is guarded in one of them, and as the same object."""
-    first: dict[int, tensors.TensorGuard] = {}
-    result: list[kinds.Guard] = []
-    for guard in guards:
-        if isinstance(guard, tensors.TensorGuard) and guard.tensor is not None:
-            earlier = first.setdefault(id(guard.tensor()), guard)
-            if earlier is not guard:
-                guard = kinds.SameObjectGuard(earlier.source, guard.source)
-        result.append(guard)
-    return result
-
-
-def _codes_of(guard: kinds.Guard) -> Iterator[CodeType]:
-    """The codes of functions that the guard knows by identity, and that therefore have names."""
-    held = [guard.held()] if isinstance(guard, kinds.IdentityGuard) else []
-    for source in guard.sources():
-        held += [step.value for step in (source, *source.ancestors()) if isinstance(step, ConstSource)]
-    yield from (value.__code__ for value in held if isinstance(value, FunctionType))
-
-
-def _portable(guard: kinds.Guard, owners: set[int]) -> kinds.Guard:
-    if isinstance(guard, kinds.FunctionCodeGuard) and id(guard.code) not in owners:
-        return FunctionDigestGuard(
-            guard.source, code_digest(guard.code), f"{guard.code.co_name} of line {guard.code.co_firstlineno}"
-        )
-    if type(guard) not in _PORTABLE_GUARDS:
-        raise NotPortable(f"a {type(guard).__name__} cannot be stored")
-    if isinstance(guard, kinds.KeysGuard) and not all(map(_is_portable_key, guard.keys)):
-        raise NotPortable("a container has keys that only this process knows")
-    return replace(guard, tensor=None) if isinstance(guard, tensors.TensorGuard) else guard
-
-
-def _is_portable_key(key: Any) -> bool:
-    """Keys of `constants.constant_key` that hold values, and no ids."""
-    if isinstance(key, (str, Held)):
-        return True
-    kind, value = key
-    if kind in (tuple, frozenset, torch.Size, slice):
-        return all(map(_is_portable_key, value))
-    return kind in (float, complex, range, int, bool, str, bytes, type(None), torch.dtype, torch.device)
+    def module(self) -> torch.fx.GraphModule:
+        listing = self._unpacked.listing
+        assert listing is not None
+        return listing.module()
 
 
 # ---- the key ----

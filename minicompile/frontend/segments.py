@@ -23,7 +23,7 @@ from ..config import config
 from ..errors import RecompileLimitError, VerificationError
 from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
 from ..guards.policy import RecentFirst
-from ..guards.state import why_untraceable
+from ..guards.torch_state import why_untraceable
 from ..runtime import profiled
 from ..runtime.collector import paused
 from ..runtime.facts import FactMissed
@@ -43,7 +43,7 @@ from .widening import OpenNumbers
 
 if TYPE_CHECKING:
     from .eager_tail import EagerTail
-    from .entry_text import EntryText
+    from .entry_text import Written
 
 MAX_IDLE_CALLS = 16
 """How often a function that is called without a tensor in sight is looked at again before it runs in eager for good."""
@@ -100,13 +100,13 @@ class Entry:
     Attributes:
         name: the function, with its file and line.
         run: `run(func, *slots)`: the result, a Tail, EAGER, or MISS.
-        guards: what must hold.
+        guards: what must hold; of a recalled entry unpacked when asked for, as are its effects.
         graphs: the graph, if there is one.
         code: the generated Python.
         breaks: the break at the end, if there is one.
         seconds: by stage.
         eager: why this entry only says that the frame runs in eager; None for a compiled one.
-        parts: what the code was assembled from, where that can be stored; see `recall`.
+        written: how the code was written, where it is to be stored; see `remember`.
         recalled: whether it was stored by an earlier process.
         draws: whether it draws from generators that are not torch's.
         effects: mutations of objects from outside, which its code repeats behind the graph.
@@ -115,18 +115,30 @@ class Entry:
 
     name: str
     run: Callable[..., Any]
-    guards: GuardSet
+    guards_or_packed: GuardSet | Callable[[], GuardSet] = field(repr=False)
     graphs: list[GraphRecord]
     code: str
     breaks: list[BreakRecord]
     seconds: dict[str, float]
     eager: str | None = None
     is_dead: Callable[[], bool] = field(default=lambda: False, repr=False)
-    parts: EntryText | None = field(default=None, repr=False)
+    written: Written | None = field(default=None, repr=False)
     recalled: bool = False
     draws: bool = False
-    effects: list[EffectRecord] = field(default_factory=list)
+    effects_or_packed: list[EffectRecord] | Callable[[], list[EffectRecord]] = field(default_factory=list, repr=False)
     span: Span | None = field(default=None, repr=False)
+
+    @property
+    def guards(self) -> GuardSet:
+        if callable(self.guards_or_packed):
+            self.guards_or_packed = self.guards_or_packed()
+        return self.guards_or_packed
+
+    @property
+    def effects(self) -> list[EffectRecord]:
+        if callable(self.effects_or_packed):
+            self.effects_or_packed = self.effects_or_packed()
+        return self.effects_or_packed
 
     def assumes(self, owner: Any) -> bool:
         """Whether it is one of its graphs, or its conditions, that found something about data not as taken for
@@ -233,7 +245,7 @@ class Segment:
 
     def _made(self, func: FunctionType, slots: tuple[Any, ...], *, may_recall: bool = True) -> Entry:
         """A recalled entry, or else one translated now."""
-        from .recall import place_of, recall, remember
+        from .recall import place_of, recall
 
         place = place_of(self, func, slots)
         entry = recall(place, self) if place is not None and may_recall else None
@@ -242,7 +254,10 @@ class Segment:
 
             entry = translate(self, func, slots)
             if place is not None:
-                remember(place, entry)
+                from .remember import remember
+
+                remember(place, entry, self)
+            entry.written = None
         return entry
 
     def release(self) -> None:

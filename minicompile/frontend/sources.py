@@ -19,19 +19,13 @@ the type of the base first, or reads with `InstanceDictSource`, which calls noth
 from __future__ import annotations
 
 import keyword
-import math
 import re
-from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import torch
-
-_CALLABLES: tuple[Any, ...] = (min, max, abs, round, int, float, bool, str, repr, format, math)
-ARITHMETIC: dict[str, Any] = {f"__{call.__name__}__": call for call in _CALLABLES}
-"""What texts over numbers call."""
+from .helpers import ARITHMETIC
 
 _CALLED = re.compile(rf"\b({'|'.join(name.strip('_') for name in ARITHMETIC)})\b")
 
@@ -39,30 +33,6 @@ _CALLED = re.compile(rf"\b({'|'.join(name.strip('_') for name in ARITHMETIC)})\b
 def namespaced(text: str) -> str:
     """`min(…)` as `__min__(…)`: a user may have an argument called `min`."""
     return _CALLED.sub(r"__\1__", text)
-
-
-CONTAINERS = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset)
-"""Builtin containers whose subclasses' objects are looked into."""
-
-
-def contents_of(container: Any) -> Any:
-    """What an object of a subclass of a builtin container holds, as a plain one: no method of its class runs."""
-    kind = type(container)
-    if issubclass(kind, dict):
-        return dict((OrderedDict if issubclass(kind, OrderedDict) else dict).items(container))
-    base: Any = next(base for base in (list, tuple, set, frozenset) if issubclass(kind, base))
-    return base(base.__iter__(container))
-
-
-HELPERS: dict[str, Any] = {
-    "__type__": type,
-    "__from_numpy__": torch.from_numpy,
-    "__contents__": contents_of,
-    "__len__": len,
-    "__getattr__": getattr,
-    **ARITHMETIC,
-}
-"""What `expr()` texts call; belongs into the namespace of every generated function that uses them."""
 
 
 class Source:

@@ -16,7 +16,7 @@ import torch
 
 from ..guards.guard_set import GuardSet
 from ..guards.kinds import ClassNamesGuard, DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
-from ..guards.state import default_device
+from ..guards.torch_state import default_device
 from ..ir.graph import Origin
 from . import observer
 from .breaks import Break, Location, UserError, unsupported, unsupported_call

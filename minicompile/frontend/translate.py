@@ -24,14 +24,15 @@ from .. import timeline
 from ..config import config
 from ..errors import BackendError, GraphBreakError, MinicompileError, StageError, UnsupportedError
 from ..guards import GuardSet, build_check
-from ..guards.state import GlobalStateGuard, UntraceableGuard, why_untraceable
+from ..guards.state import GlobalStateGuard, UntraceableGuard
 from ..guards.tensors import memory_overlaps
+from ..guards.torch_state import why_untraceable
 from ..ir.fake_strides import EagerStrides
 from ..torch_compat import enter_attention_kernels, quiet_fake_tensors, without_function_modes
 from .breaks import Break, BreakRecord, DataWritten, Restart, SkipFrame, UserError
 from .bytecode import Decoded, Instruction, decode
 from .data_dependent import Capture, NeedsSymbols
-from .entry_text import EntryText, assemble, innermost, surroundings
+from .entry_text import EntryText, assemble
 from .exits import Exit
 from .frame import NULL, Frame
 from .generated import caller_at, make_function
@@ -44,6 +45,7 @@ from .raising_branches import checks
 from .segments import Entry, GraphRecord, Segment
 from .side_effects import EffectRecord
 from .sources import FreeCellSource, FunctionSource, Source
+from .surroundings import innermost, surroundings
 from .tracer import Tracer
 from .values.base import Lazy, Value
 from .values.functions import CellObjectSource, CellValue, slot_cell
@@ -243,18 +245,19 @@ class Attempt:
         guards = self._guards()
         with timeline.stage("glue", seconds):
             parts = EntryText([*call_lines, *glue.lines], glue.reads, glue.namespace)
-            text, namespace, check = assemble(self.segment, guards, parts)
-            namespace.update(self._way_on(way), __graph__=compiled)
-            run = make_function(f"{self.segment.code.co_name}:{self.segment.line}", text, namespace)
+            written = assemble(self.segment, guards, parts)
+            namespace = {**written.namespace, **self._way_on(way), "__graph__": compiled}
+            run = make_function(f"{self.segment.code.co_name}:{self.segment.line}", written.text, namespace)
         # Going round a loop that broke in its body is part of that break, not one more.
         is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
         breaks = [broken[1]] if broken is not None and is_new else []
         graphs = [record] if record else []
         is_whole = not (way.next or way.line or way.tail or way.raising)
-        kept = parts if is_whole and tr.graph.shapes is None and tr.is_portable else None
-        entry = Entry(self.segment.name, run, guards, graphs, text, breaks, seconds, None, check.is_dead, kept)
+        check = written.check
+        entry = Entry(self.segment.name, run, guards, graphs, written.text, breaks, seconds, None, check.is_dead)
+        entry.written = written if is_whole and tr.graph.shapes is None and tr.is_portable else None
         entry.draws = bool(tr.draws.sources)
-        entry.effects = _placed_effects(glue, call_lines, 1 + len(check.lines))
+        entry.effects_or_packed = _placed_effects(glue, call_lines, 1 + len(check.lines))
         return entry
 
     def _way_out(self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None) -> Exit:

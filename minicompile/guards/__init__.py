@@ -4,8 +4,9 @@ The frontend adds guards to a `GuardSet` while it traces, `build_check` turns th
 generated function, `reasons` says why a call missed, and `RecompilePolicy` decides whether to compile once more.
 """
 
-from .check import MISS, Check, FrameValues, build_check, reasons
+from .check import Check, FrameValues, build_check, reasons
 from .guard_set import GuardSet
+from .miss import MISS
 from .policy import Decision, RecompilePolicy, RecompileRecord
 
 __all__ = [

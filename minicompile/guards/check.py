@@ -29,24 +29,19 @@ from types import FunctionType
 from typing import Any
 
 from ..frontend.computed_sources import ComputedSource, SizeSource
-from ..frontend.sources import HELPERS, BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
+from ..frontend.helpers import HELPERS
+from ..frontend.sources import BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
 from .guard_set import GuardSet
 from .held import Held
 from .kinds import Guard, SameObjectGuard
+from .made import Made
+from .miss import MISS
+from .native_tensors import shape_reader
 from .state import GlobalStateGuard
-from .tensor_check import native_shape, tensor_check
+from .tensor_check import made_from, tensor_check
 from .tensors import TENSOR_RANK, TensorGuard
 from .unchanged import Watch
 from .walk import SKIPPED, Step, path_to, walked
-
-
-class _Miss:
-    def __repr__(self) -> str:
-        return "<guard miss>"
-
-
-MISS = _Miss()
-"""What a generated function returns when a guard failed; in its namespace under `__MISS__`."""
 
 
 @dataclass
@@ -58,6 +53,8 @@ class Check:
         namespace: what they need as globals, `HELPERS` and `__MISS__` included; merge it with the glue's own.
         guards: the guards in the order in which they are checked.
         available: source → the local name or argument that holds its value once the check has passed.
+        watched: objects that the entry is tied to.
+        made: of the namespace, what another process has to make anew.
     """
 
     lines: list[str]
@@ -65,6 +62,7 @@ class Check:
     guards: list[Guard]
     available: dict[Source, str]
     watched: list[Held] = field(default_factory=list)
+    made: dict[str, Made] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
@@ -129,6 +127,7 @@ class _Writer:
         self.ordered: dict[Guard, None] = {}
         self.available: dict[Source, str] = {}
         self.watched: list[Held] = []
+        self.made: dict[str, Made] = {}
         self.is_own_check = False
         self.undoing: list[str] = []  # names of functions that undo what reading has done
         self.bound = 0
@@ -168,6 +167,11 @@ class _Writer:
             self.namespace[self.names[id(value)]] = value
         return self.names[id(value)]
 
+    def make(self, factory: Callable[..., Any], *args: Any) -> str:
+        name = self.keep(factory(*args))
+        self.made[name] = Made(factory, args)
+        return name
+
     def watch(self, held: Held) -> str:
         value = held()
         if value is None:
@@ -190,10 +194,11 @@ class _Writer:
     def build(self) -> Check:
         if self.tensors:
             self.namespace["__tensors"], self.is_own_check = tensor_check(self.tensors)
+            self.made["__tensors"] = made_from(self.tensors, self.is_own_check)
         watch = Watch([guard for guard in self.others if not self._hangs_on_tensor(guard)])
         head = self._emit_watched(watch) if watch.is_worthwhile() else []
         lines = [*self._function_dicts(), *_guarded([*head, *self._emit_rest()], self.undoing)]
-        return Check(lines, self.namespace, list(self.ordered), self.available, self.watched)
+        return Check(lines, self.namespace, list(self.ordered), self.available, self.watched, self.made)
 
     def _emit_watched(self, watch: Watch) -> list[str]:
         """Lines that ask the guards that a watch covers only if something they rest on may have changed; see there."""
@@ -205,8 +210,9 @@ class _Writer:
         for guard in watch.guards:
             self._emit(guard)
         values = [self.read(source) for source in exports]
-        asked = walked(self.lines, self.steps, self.namespace)
-        self.namespace["__unchanged"], inputs = watch.finish(exports)
+        asked = self._walked()
+        self.made["__unchanged"], inputs = watch.finish(exports)
+        self.namespace["__unchanged"] = self.made["__unchanged"]()
         arguments = ", ".join(source.expr() for source in inputs)
         self.lines, self.steps, self.done, self.required = [], {}, covered, set()
         self.available = {source: self._new_name() for source in exports}
@@ -233,7 +239,14 @@ class _Writer:
         for source in self.reads:
             self._require(source)
             self._bind(source)
-        return walked(self.lines, self.steps, self.namespace)
+        return self._walked()
+
+    def _walked(self) -> list[str]:
+        """The lines so far, runs of them as native calls."""
+        before = set(self.made)
+        lines = walked(self.lines, self.steps, self.made)
+        self.namespace.update((name, self.made[name]()) for name in self.made if name not in before)
+        return lines
 
     def _hangs_on_tensor(self, guard: Guard) -> bool:
         return any(map(self._is_below_tensor, guard.sources()))
@@ -336,7 +349,8 @@ class _Writer:
                 self.available[size] = names[-1]
         read = self.read(tensor)
         if self.is_own_check:
-            self.namespace["__shape"] = native_shape
+            self.made["__shape"] = Made(shape_reader, ())
+            self.namespace["__shape"] = shape_reader()
         shape = f"__shape({read})" if self.is_own_check else f"{read}.shape"
         self.lines.append(f"{', '.join(names)}{',' * (rank == 1)} = {shape}")
         return True

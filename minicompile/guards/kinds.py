@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import types
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -34,6 +35,9 @@ class Scope(Protocol):
 
     def keep(self, value: Any) -> str:
         """A name in the generated function's namespace that stands for this object (held strongly)."""
+
+    def make(self, factory: Callable[..., Any], *args: Any) -> str:
+        """A name for what the factory makes of these arguments, here and in every process that recalls the entry."""
 
     def watch(self, held: Held) -> str:
         """A name for a weak reference whose death kills the entry."""
@@ -273,7 +277,7 @@ class ConstantGuard(Guard):
             return f"{read} is {repr(value) if value is None or type(value) is bool else scope.keep(value)}"
         if type(value) in (int, str, bytes) or (type(value) is float and value != 0.0 and math.isfinite(value)):
             return f"__type__({read}) is {scope.keep(type(value))} and {read} == {value!r}"
-        return f"{scope.keep(constant_key)}({read}) == {scope.keep(self.key)}"
+        return f"{scope.keep(constant_key)}({read}) == {scope.make(constant_key, value)}"
 
     def comparison(self) -> tuple[Source, str, Any] | None:
         if is_singleton(self.constant):

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ..frontend.sources import ARITHMETIC, Source, namespaced
+from ..frontend.helpers import ARITHMETIC
+from ..frontend.sources import Source, namespaced
 from .kinds import Frame, Guard, Scope
 from .tensors import TENSOR_RANK
 

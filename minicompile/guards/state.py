@@ -1,14 +1,8 @@
 """The guard on torch's own state: what changes the meaning of an operation without being an operand.
 
 In: nothing; the state of this thread, and of the process, is read when the guard is made.
-Out: one guard per entry. Its check is a single C call for most of it (grad mode, autocast by device type with dtype and
-cache, default dtype, deterministic algorithms, tf32 and reduced-precision reductions, disabled `__torch_function__`;
-0.23 µs), plus what that call leaves out: inference mode and functorch transforms, forward-mode differentiation, the two
-stacks of modes.
-
-That call also compares the number of threads, which compiled code does not depend on: kernels ask when they run. So if
-it refuses, a second look, off the fast path, forgives a difference in that alone; calls from another thread, or after
-`torch.set_num_threads`, then do not compile anew.
+Out: one guard per entry. Its check is a single C call for most of it (`torch_state.Snapshot`, 0.23 µs), plus what that
+call leaves out: inference mode and functorch transforms, forward-mode differentiation, the two stacks of modes.
 """
 
 from __future__ import annotations
@@ -18,10 +12,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch.autograd import forward_ad
-from torch.utils._device import DeviceContext
 
 from ..frontend.sources import Source
 from .kinds import Frame, Guard, Scope
+from .torch_state import Snapshot, function_modes, same_function_modes, why_untraceable
 
 _WORDS = {
     "grad_mode": "grad mode",
@@ -40,14 +34,13 @@ _WORDS = {
 class GlobalStateGuard(Guard):
     """Torch's state as it was when this object was made: make it before tracing touches any of it."""
 
-    snapshot: Any = field(compare=False, repr=False, default_factory=lambda: _snapshot())
+    snapshot: Snapshot = field(compare=False, repr=False, default_factory=Snapshot)
     function_modes: tuple[Any, ...] = field(default_factory=lambda: function_modes())
     grad: bool = field(default_factory=torch.is_grad_enabled)
     inference: bool = field(default_factory=torch.is_inference_mode_enabled)
     dispatch_modes: int = field(default_factory=lambda: torch._C._len_torch_dispatch_stack())
     functorch_level: int | None = field(default_factory=lambda: torch._C._functorch.maybe_current_level())
     forward_level: int = field(default_factory=lambda: forward_ad._current_level)
-    all_functions_off: bool = field(default_factory=lambda: torch._C._is_torch_function_all_disabled())
     rank: ClassVar[int] = 30
 
     def sources(self) -> tuple[Source, ...]:
@@ -63,7 +56,7 @@ class GlobalStateGuard(Guard):
         `modes_are_counted`: that check compares how many modes are active, as well.
         """
         keep = scope.keep
-        parts = [f"({keep(self.snapshot.check)}() or {keep(self.holds_but_for_threads)}())"]
+        parts = [f"({keep(self.snapshot.check)}() or {keep(self.snapshot.holds_but_for_threads)}())"]
         parts.append(f"{keep(forward_ad)}._current_level == {self.forward_level}")
         if self.function_modes:
             parts.append(f"{keep(same_function_modes)}({keep(self.function_modes)})")
@@ -78,17 +71,9 @@ class GlobalStateGuard(Guard):
         level = f"{scope.keep(torch._C._functorch.maybe_current_level)}()"
         return f"{inference} and {level} {'is' if self.functorch_level is None else '=='} {self.functorch_level}"
 
-    def holds_but_for_threads(self) -> bool:
-        """Whether the number of threads is all that differs from the snapshot."""
-        return self.snapshot.reason().split() == ["num_threads"] and self._function_flag_holds()
-
-    def _function_flag_holds(self) -> bool:
-        # The snapshot compares this too but has no word for it.
-        return torch._C._is_torch_function_all_disabled() == self.all_functions_off
-
     def miss(self, frame: Frame) -> str | None:
         reasons = [_words(word, self) for word in self.snapshot.reason().split() if word != "num_threads"]
-        if not self._function_flag_holds() and not reasons:
+        if not self.snapshot.function_flag_holds() and not reasons:
             reasons.append("whether __torch_function__ is disabled changed")
         if self.inference != torch.is_inference_mode_enabled():
             reasons.append(f"inference mode is {_on(not self.inference)}, compiled for {_on(self.inference)}")
@@ -106,12 +91,6 @@ class GlobalStateGuard(Guard):
         return f"torch's global state: grad mode {_on(self.grad)}, autocast, default dtype, modes as when compiled"
 
 
-def _snapshot() -> Any:
-    from torch._C._dynamo.guards import GlobalStateGuard as Snapshot
-
-    return Snapshot()
-
-
 def _words(word: str, guard: GlobalStateGuard) -> str:
     if word == "grad_mode":
         return f"grad mode is {_on(not guard.grad)}, compiled for {_on(guard.grad)}"
@@ -120,40 +99,6 @@ def _words(word: str, guard: GlobalStateGuard) -> str:
 
 def _on(flag: bool) -> str:
     return "on" if flag else "off"
-
-
-def function_modes() -> tuple[Any, ...]:
-    """The active torch function modes, outermost first; the one of `torch.set_default_device` as its device."""
-    get = torch._C._get_function_stack_at
-    stack = [get(index) for index in range(torch._C._len_torch_function_stack())]
-    return tuple(mode.device if isinstance(mode, DeviceContext) else mode for mode in stack)
-
-
-def default_device() -> torch.device | None:
-    """The device that `torch.set_default_device`, or a block of a device, has set; None if there is none."""
-    bottom = torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
-    return bottom.device if isinstance(bottom, DeviceContext) else None
-
-
-def same_function_modes(expected: tuple[Any, ...]) -> bool:
-    """Whether exactly these modes are active: devices by value, other modes by identity."""
-    now = function_modes()
-    return len(now) == len(expected) and all(
-        mode == other if isinstance(mode, torch.device) else mode is other
-        for mode, other in zip(now, expected, strict=True)
-    )
-
-
-def why_untraceable() -> str | None:
-    """What of torch's state keeps this call from being traced, whatever the function; None if nothing does."""
-    modes = torch._C._len_torch_function_stack()
-    if torch._C._len_torch_dispatch_stack() or (modes and (modes > 1 or default_device() is None)):
-        return "a torch function mode or dispatch mode is active"
-    if torch._C._functorch.maybe_current_level() is not None:
-        return "a functorch transform is active"
-    if forward_ad._current_level >= 0:
-        return "a level of forward-mode differentiation is active"
-    return "__torch_function__ is disabled" if torch._C._is_torch_function_all_disabled() else None
 
 
 @dataclass(frozen=True)

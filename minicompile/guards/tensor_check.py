@@ -23,16 +23,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..torch_compat import can_read_tensors, tensor_numbers
+from .made import Made
+from .native_tensors import native as _native
+from .native_tensors import native_check
 from .tensors import TensorGuard
-
-try:
-    from minicompile.guards import _tensor_check as _native
-except ImportError:  # not built: no C compiler when the package was installed
-    _native = None  # type: ignore[assignment]
-
-native_shape = getattr(_native, "shape", None)
-"""The sizes of a tensor, quicker than `tensor.shape`. To be used beside our own check only: another torch's tensors
-may not be readable."""
 
 
 def tensor_check(guards: list[TensorGuard]) -> tuple[Callable[..., bool], bool]:
@@ -46,10 +40,17 @@ def tensor_check(guards: list[TensorGuard]) -> tuple[Callable[..., bool], bool]:
             raise ReferenceError(f"{guard.source.describe()} died before its check was built")
     if can_read_tensors(_native):
         try:
-            return _native.TensorCheck(tuple(map(_expected, guards))), True
+            return native_check(tuple(map(_expected, guards))), True
         except LookupError:  # a dtype or device of which torch's stable interface knows nothing
             pass
     return (FirstTensors(guards) if any(guard.tensor is None for guard in guards) else torch_check(guards)), False
+
+
+def made_from(guards: list[TensorGuard], is_own_check: bool) -> Made:
+    """The same check in another process, which does not have the traced tensors."""
+    if is_own_check:
+        return Made(native_check, (tuple(map(_expected, guards)),))
+    return Made(FirstTensors, ([replace(guard, tensor=None) for guard in guards],))
 
 
 def _expected(guard: TensorGuard) -> tuple[Any, ...]:

@@ -42,6 +42,7 @@ from ..frontend.sources import (
     source_class,
 )
 from .kinds import ConstantGuard, Guard, IdentityGuard, NoModuleHooksGuard, SameObjectGuard, Stay, TypeGuard
+from .made import Made
 
 try:
     from minicompile.guards import _unchanged as _native
@@ -93,11 +94,11 @@ class Watch:
                 return node
         return None
 
-    def finish(self, exports: Iterable[Source]) -> tuple[Any, list[Source]]:
-        """The `Unchanged`, which yields the values of `exports`, and the sources of its arguments."""
+    def finish(self, exports: Iterable[Source]) -> tuple[Made, list[Source]]:
+        """How the `Unchanged` is made that yields the values of `exports`, and the sources of its arguments."""
         program = self._program
         registers = tuple(program.registers[source] for source in exports)
-        return _native.Unchanged(tuple(program.steps), len(program.inputs), registers), program.inputs
+        return Made(_native.Unchanged, (tuple(program.steps), len(program.inputs), registers)), program.inputs
 
 
 @source_class

@@ -19,6 +19,7 @@ from ..frontend.sources import (
     RegistrySource,
     Source,
 )
+from .made import Made
 
 try:
     from minicompile.guards import _walk as _native
@@ -75,8 +76,8 @@ def _hop(source: Source) -> Hop | None:
     return None
 
 
-def walked(lines: Sequence[str], steps: Mapping[int, Step], namespace: dict[str, Any]) -> list[str]:
-    """The lines with their runs replaced; `namespace` gets the walks. `steps`: number of a line → its meaning."""
+def walked(lines: Sequence[str], steps: Mapping[int, Step], made: dict[str, Made]) -> list[str]:
+    """The lines with their runs replaced; `made` gets the walks. `steps`: number of a line → its meaning."""
     if _native is None:
         return list(lines)
     result: list[str] = []
@@ -87,7 +88,7 @@ def walked(lines: Sequence[str], steps: Mapping[int, Step], namespace: dict[str,
             end += 1
         if end - at >= WORTHWHILE:
             result += [f"# {line}" for line in lines[at:end]]
-            result += _call([steps[number] for number in range(at, end)], namespace)
+            result += _call([steps[number] for number in range(at, end)], made)
         else:
             end = max(end, at + 1)
             result += lines[at:end]
@@ -95,26 +96,26 @@ def walked(lines: Sequence[str], steps: Mapping[int, Step], namespace: dict[str,
     return result
 
 
-def _call(steps: Sequence[Step], namespace: dict[str, Any]) -> list[str]:
+def _call(steps: Sequence[Step], made: dict[str, Made]) -> list[str]:
     inside = {step.target for step in steps}
     inputs = list(dict.fromkeys(step.start for step in steps if step.start not in inside))
     registers = {name: number for number, name in enumerate(inputs)}
-    made: list[str] = []  # for each new register the variable that gets its value
+    found: list[str] = []  # for each new register the variable that gets its value
     program: list[tuple[Any, ...]] = []
     for step in steps:
         register = registers[step.start]
         for hop in step.hops:
             program.append((hop[0], register, *hop[1:]))
-            register = len(inputs) + len(made)
-            made.append(SKIPPED)
+            register = len(inputs) + len(found)
+            found.append(SKIPPED)
         if step.comparison is not None:
             program.append((step.comparison[0], register, step.comparison[1]))
         else:
             registers[step.target] = register
-            made[register - len(inputs)] = step.target
-    name = f"__walk{sum(key.startswith('__walk') for key in namespace)}"
-    namespace[name] = _native.Walk(tuple(program), len(inputs))
+            found[register - len(inputs)] = step.target
+    name = f"__walk{sum(key.startswith('__walk') for key in made)}"
+    made[name] = Made(_native.Walk, (tuple(program), len(inputs)))
     call = f"{name}({', '.join(inputs)})"
-    if all(variable == SKIPPED for variable in made):
+    if all(variable == SKIPPED for variable in found):
         return [f"if {call} is None: return __MISS__"]
-    return [f"__walked = {call}", "if __walked is None: return __MISS__", f"{', '.join(made)}, = __walked"]
+    return [f"__walked = {call}", "if __walked is None: return __MISS__", f"{', '.join(found)}, = __walked"]

@@ -31,16 +31,16 @@ def written_function(
     """The function that the text defines, with `namespace` as its globals."""
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     is_known = stored is not None and stored.digest == _digest(text)
-    code = _under(filename, marshal.loads(stored.data)) if stored and is_known else _compiled(text, filename)
+    code = _under(filename, marshal.loads(stored.data)) if stored and is_known else compiled_text(text, filename)
     return FunctionType(code, namespace)
 
 
-def store_code(text: str, function: Callable[..., Any]) -> StoredCode:
-    """What `written_function` made of the text, for the disk."""
-    return StoredCode(_digest(text), marshal.dumps(function.__code__))
+def store_code(text: str, code: CodeType) -> StoredCode:
+    """What `compiled_text` made of the text, for the disk."""
+    return StoredCode(_digest(text), marshal.dumps(code))
 
 
-def _compiled(text: str, filename: str) -> CodeType:
+def compiled_text(text: str, filename: str) -> CodeType:
     """The code of the text's one function."""
     (code,) = (part for part in compile(text, filename, "exec").co_consts if isinstance(part, CodeType))
     return code

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +19,7 @@ import minicompile
 from minicompile.config import config
 from minicompile.frontend.fingerprints import Names, NotPortable
 from minicompile.frontend.portable import dumps, loads
+from minicompile.guards import check
 from minicompile.runtime import written
 
 PROGRAM = """
@@ -241,8 +244,44 @@ def test_what_only_people_look_at_stays_packed():
 def test_a_recalled_text_is_not_compiled(monkeypatch: Any):
     x = torch.randn(3)
     assert not recalls(scaled, x)
-    monkeypatch.setattr(written, "_compiled", lambda text, filename: pytest.fail(f"{filename} is compiled"))
+    monkeypatch.setattr(written, "compiled_text", lambda text, filename: pytest.fail(f"{filename} is compiled"))
     assert recalls(scaled, x)
+
+
+def test_a_recalled_check_is_not_written_anew(monkeypatch: Any):
+    """Nor where what is stored is not what was traced: functions without a name are known by their code's digest."""
+    x = torch.randn(3, 4)
+    assert not recalls(load(PROGRAM).f, x)
+    monkeypatch.setattr(check, "_Writer", lambda *args: pytest.fail("a check is written"))
+    monkeypatch.setattr(written, "compiled_text", lambda text, filename: pytest.fail(f"{filename} is compiled"))
+    assert recalls(load(PROGRAM).f, x)
+
+
+def test_guards_of_a_recalled_entry_are_unpacked_for_a_miss():
+    """Whatever has become of the names by which their objects were found."""
+    x = torch.randn(3, 4)
+    assert not recalls(load(PROGRAM).f, x)
+    program = load(PROGRAM)
+    compiled = minicompile.compile(program.f)
+    torch.testing.assert_close(compiled(x), program.f(x))
+    assert compiled.entries[0].recalled and callable(compiled.entries[0].guards_or_packed)
+    program.helper = lambda x: x * 10
+    program.Base.scale = lambda self, x: x * 4
+    torch.testing.assert_close(compiled(x), program.f(x))
+    assert len(compiled.entries) == 2 and "helper" in str(compiled.recompiles[0])
+
+
+def test_a_recalled_entry_keeps_no_class_alive():
+    x = torch.randn(3, 4)
+    assert not recalls(load(PROGRAM).f, x)
+    program = load(PROGRAM)
+    net = weakref.ref(program.Net)
+    compiled = minicompile.compile(program.f)
+    compiled(x)
+    assert compiled.entries[0].recalled
+    del program.net, program.Net, compiled
+    gc.collect()
+    assert net() is None
 
 
 def test_mutation_aliases_and_effects_survive():

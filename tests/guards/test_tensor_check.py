@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from minicompile.guards import tensor_check as module
+from minicompile.guards.native_tensors import native_shape
 from minicompile.guards.tensor_check import FirstTensors, tensor_check, torch_check
 from minicompile.guards.tensors import TensorGuard
 from minicompile.torch_compat import can_read_tensors, tensor_layout, tensor_numbers
@@ -213,7 +214,7 @@ def test_python_and_c_mean_the_same_numbers(name):
     assert facts[:2] == (type(tensor), torch._C._dispatch_keys(tensor).raw_repr())
     assert facts[2:5] == tensor_numbers(tensor.dtype, tensor.device)
     assert facts[5:] == (tensor.requires_grad, tuple(tensor.shape), tensor.stride())
-    assert module.native_shape(tensor) == tuple(tensor.shape)
+    assert native_shape(tensor) == tuple(tensor.shape)
 
 
 def test_a_dtype_that_c_has_no_number_for_is_checked_by_torch():

@@ -18,19 +18,19 @@ TEXT = "def call(x):\n    double = lambda y: y * factor\n    return [double(i) f
 def compiled_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of what is compiled from its text from now on."""
     names: list[str] = []
-    real = written._compiled
+    real = written.compiled_text
 
     def noted(text: str, filename: str) -> CodeType:
         names.append(filename)
         return real(text, filename)
 
-    monkeypatch.setattr(written, "_compiled", noted)
+    monkeypatch.setattr(written, "compiled_text", noted)
     return names
 
 
 def test_a_stored_text_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first: Any = written_function(TEXT, "<first>", {"factor": 2})
-    stored = store_code(TEXT, first)
+    stored = store_code(TEXT, first.__code__)
     names = compiled_texts(monkeypatch)
     again = written_function(TEXT, "<again>", {"factor": 3}, stored)
     assert again([1, 2]) == [3, 6] and not names
@@ -39,7 +39,7 @@ def test_a_stored_text_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_stored_code_has_the_lines_of_its_new_file() -> None:
-    stored = store_code(TEXT, written_function(TEXT, "<first>", {}))
+    stored = store_code(TEXT, written_function(TEXT, "<first>", {}).__code__)
     with pytest.raises(NameError) as raised:
         written_function(TEXT, "<again>", {}, stored)([1])
     places = [(frame.filename, frame.line) for frame in traceback.extract_tb(raised.value.__traceback__)[1:]]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ...guards.constants import is_constant
 from ...guards.kinds import InstanceAttrAbsentGuard, KeysGuard, LengthGuard
 from ..class_lookup import MISSING, static_lookup
-from ..sources import CONTAINERS, AttrSource, ContentsSource, ItemSource, contents_of
+from ..helpers import CONTAINERS, contents_of
+from ..sources import AttrSource, ContentsSource, ItemSource
 from .base import Args, Kwargs, Lazy, OpaqueValue, Value
 from .constant import ConstantValue
 from .containers import (
