@@ -101,6 +101,7 @@ class GraphBuilder:
         self.floats: dict[Source, tuple[fx.Node, torch.SymFloat]] = {}
         self.fixed_floats: set[Source] = set()
         self._by_fake: dict[int, TensorValue] = {}
+        self._parameters: set[str] = set()
         self._first_call: fx.Node | None = None
         self.has_aliased_mutation = False
         self.uncounted = WriteWatch()
@@ -186,6 +187,9 @@ class GraphBuilder:
         place = before or self._first_call
         with self.graph.inserting_before(place) if place is not None else nullcontext():
             node = self.graph.placeholder(name)
+        if name in self._parameters:  # `d[1]` and `d["1"]`, or an argument called like a size
+            node.target = node.name
+        self._parameters.add(str(node.target))
         node.meta["example_value"] = example
         node.meta["requires_grad"] = isinstance(example, torch.Tensor) and example.requires_grad
         return node

@@ -62,7 +62,8 @@ class Source:
     def name(self) -> str:
         """A valid identifier made from the path. Not unique; whoever needs that adds a number."""
         text = re.sub(r"\W+", "_", self.path()).strip("_") or "value"
-        return text if text.isidentifier() and not keyword.iskeyword(text) else f"v_{text}"
+        is_free = text.isidentifier() and not keyword.iskeyword(text) and text != "self"  # a graph's own first argument
+        return text if is_free else f"v_{text}"
 
     def parent(self) -> Source | None:
         """The source that this one is read from, or None for a root."""

@@ -340,3 +340,20 @@ def test_a_miss_runs_no_code_of_another_object() -> None:
     empty: defaultdict[str, int] = defaultdict(int)
     assert_same(compiled(X, empty, Loud()), X * 5)
     assert not empty and Loud.reads == 1
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda d: d[1] + d["1"] * 2,
+        lambda self, other: self + other,
+        lambda s0, s1, s77: s0.sum(0) * s0.shape[0] + s1.sum(0) * s1.shape[0] + s77.sum(),
+        lambda input, x, x_1, __graph__, __o0: input + x * x_1 + __graph__ + __o0,
+    ],
+)
+def test_names_of_inputs_are_told_apart(fn: Any) -> None:
+    compiled = minicompile.compile(fn, fullgraph=True)
+    for rows in (2, 3, 5):
+        tensors = [torch.full((rows, 2), float(index)) for index in range(fn.__code__.co_argcount)]
+        args = [{1: X, "1": X + 1}] if fn.__code__.co_varnames[0] == "d" else tensors
+        assert_same(compiled(*args), fn(*args))
