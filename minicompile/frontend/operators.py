@@ -10,14 +10,16 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cmp_to_key
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .breaks import unsupported
+from .class_lookup import static_lookup
 from .values.annotations import AnnotationValue
 from .values.base import NotConstant, OpaqueValue, Value, fail
 from .values.constant import ConstantValue, OpenValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
-from .values.objects import ObjectValue
+from .values.objects import ObjectValue, dunder_names
 from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -52,14 +54,46 @@ def binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Val
         return _tensor_binary(tr, op, left, right)
     if type(left) is ConstantValue and type(right) is ConstantValue:
         return tr.fold(_IN_PLACE.get(op, op), left, right)
-    result = left.binary(tr, op, right, False)
-    if result is None:
-        result = right.binary(tr, op, left, True)
+    if op in _IN_PLACE and _answers_first(op, left, right) and not _changes_itself(tr, op, left):
+        return binary(tr, _IN_PLACE[op], left, right)
+    result = _answer(tr, op, left, right)
     if result is not None:
         return result
     if op in _IN_PLACE:
         return binary(tr, _IN_PLACE[op], left, right)
     return _fold_or_compare(tr, op, left, right)
+
+
+def _answer(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value | None:
+    """What one of the operands says; None if neither knows."""
+    ways = [(left, right, False), (right, left, True)]
+    is_turned = op not in _IN_PLACE and _answers_first(op, left, right)
+    for value, other, swapped in reversed(ways) if is_turned else ways:
+        result = value.binary(tr, op, other, swapped)
+        if result is not None:
+            return result
+    return None
+
+
+def _answers_first(op: Callable[..., Any], left: Value, right: Value) -> bool:
+    """Whether the right operand is asked first: its class derives from the left one's, and has a word of its own."""
+    if not isinstance(right, ObjectValue) or isinstance(left, OpaqueValue):
+        return False
+    kind = left.python_type()
+    if kind is right.cls or not issubclass(right.cls, kind):
+        return False
+    if op in COMPARISONS:
+        return True
+    name = dunder_names(_IN_PLACE.get(op, op), True)[0]
+    own = static_lookup(right.cls, name)
+    return isinstance(own, FunctionType) and own is not static_lookup(kind, name)
+
+
+def _changes_itself(tr: Tracer, op: Callable[..., Any], left: Value) -> bool:
+    """Whether the left operand of an in-place operator has a method for it."""
+    if isinstance(left, ObjectValue):
+        return left.dunder(tr, dunder_names(op, False)[0]) is not None
+    return isinstance(left, (SequenceValue, DictValue, SetValue))
 
 
 def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
@@ -166,9 +200,7 @@ def equal(tr: Tracer, left: Value, right: Value) -> bool:
         )
     if isinstance(left, (TensorValue, OpenValue)) or isinstance(right, (TensorValue, OpenValue)):
         return binary(tr, operator.eq, left, right).truth(tr)
-    result = left.binary(tr, operator.eq, right, False)
-    if result is None:
-        result = right.binary(tr, operator.eq, left, True)
+    result = _answer(tr, operator.eq, left, right)
     if result is not None:
         return result.realize(tr).truth(tr)
     return _equal_by_identity(tr, left, right)

@@ -505,6 +505,9 @@ def _abs(tr: Tracer, value: Value) -> Value:
         return tr.torch_call(operator.abs, [value], {})
     if isinstance(value, SymIntValue):
         return tr.number(abs(value.sym))
+    own = value.dunder(tr, "__abs__") if isinstance(value, ObjectValue) else None
+    if own is not None:
+        return own.call(tr, [], {})
     return call_data_float(tr, abs, [value]) or call_computed(tr, abs, [value]) or tr.fold(abs, value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -144,6 +145,9 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         return call_torch(tr, fn, args, kwargs)
     if isinstance(fn, types.BuiltinMethodType) and fn.__name__ == "fromkeys" and fn.__self__ in (dict, OrderedDict):
         return _call_rule(tr, fn, functools.partial(_from_keys, kind=fn.__self__), args, kwargs)
+    own = _own_method(tr, fn, args)
+    if own is not None:
+        return own.call(tr, args[1:], kwargs)
     result = _call_pure(tr, fn, args, kwargs) if is_pure(fn) else None
     if result is None:
         raise unsupported_call(f"{function_name(fn)}()")
@@ -180,6 +184,17 @@ def _bound_to_container(tr: Tracer, fn: Any, args: Args) -> Value | None:
     if isinstance(owner, (DictValue, SequenceValue, SetValue)) and issubclass(owner.kind, fn.__objclass__):
         return owner.getattr(tr, name) if fn.__objclass__ is not object else None
     return None
+
+
+_PROTOCOLS = {round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__"}
+
+
+def _own_method(tr: Tracer, fn: Any, args: Args) -> Value | None:
+    """The special method by which an object answers for a function; None if it has none."""
+    from .objects import ObjectValue
+
+    owner = args[0].realize(tr) if fn in _PROTOCOLS and args else None
+    return owner.dunder(tr, _PROTOCOLS[fn]) if isinstance(owner, ObjectValue) else None
 
 
 _READS_ALL = frozenset({"join", "prod", "fsum"})

@@ -7,6 +7,7 @@ functools.partial, closure cells. Out: the callee's result, with the callee's op
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -318,6 +319,15 @@ class MethodValue(Value):
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
         return name in ("__self__", "__func__") or self.function.realize(tr).has_attr(tr, name)
+
+    def binary(self, tr: Tracer, op: Any, other: Value, swapped: bool) -> Value | None:
+        """Bound methods are equal if they are one function, bound to one object."""
+        from ..operators import same
+
+        if op not in (operator.eq, operator.ne) or not isinstance(other, MethodValue):
+            return None
+        is_equal = same(tr, self.function, other.function) and same(tr, self.owner, other.owner)
+        return ConstantValue(is_equal == (op is operator.eq))
 
     def build(self, glue: Glue) -> str:
         return f"__method__({glue.ref(self.function)}, {glue.ref(self.owner)})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..breaks import UserError
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import CallableValue, has_rule, rule
@@ -43,7 +44,18 @@ class SuperValue(Value):
         for base in behind:
             if name in base.__dict__:
                 return self._bind(tr, base, name, base.__dict__[name])
-        fail(AttributeError(f"'super' object has no attribute '{name}'"))
+        fail(AttributeError(f"'super' object has no attribute '{name}'"), is_exact=True)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return self.attribute_or_none(tr, name) is not None
+
+    def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
+        try:
+            return self.getattr(tr, name)
+        except UserError as error:
+            if not issubclass(error.cls, AttributeError):
+                raise
+            return None
 
     def _of_metaclass(self, tr: Tracer, owner: ClassValue, name: str) -> Value:
         """In a method of a metaclass, where the owner is an object of it."""

@@ -99,6 +99,8 @@ class TensorValue(Value):
             return self._fact(tr, name)
         if name == "data":
             return read_data(tr, self)
+        if name == "grad_fn" and not self._fact(tr, "requires_grad").truth(tr):
+            return ConstantValue(None)
         if name in COMPUTED:
             return tr.torch_call(getattr, [self, ConstantValue(name)], {})
         if name == "nbytes":
