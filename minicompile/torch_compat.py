@@ -145,6 +145,20 @@ def elementwise_strides(*tensors: torch.Tensor) -> tuple[Any, ...]:
     return tuple(compute_elementwise_output_strides(*tensors))
 
 
+def lies_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether ATen takes a tensor of four or five dimensions for one whose channels lie last."""
+    from torch._prims_common import suggest_memory_format
+
+    return suggest_memory_format(tensor) is not torch.contiguous_format
+
+
+def channels_last_strides(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Dense strides over four or five dimensions, with the channels last."""
+    from torch._prims_common import make_channels_last_strides_for
+
+    return tuple(make_channels_last_strides_for(shape))
+
+
 def enter_attention_kernels(backends: tuple[int, ...], set_priority: bool) -> Any:
     """What entering `torch.nn.attention.sdpa_kernel` does. Returns what was before, for `leave_attention_kernels`."""
     from torch.nn import attention

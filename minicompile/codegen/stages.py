@@ -65,7 +65,8 @@ class _Stager:
         elif value.op == "scan":
             self.block.add(value)
         elif value.op == "store":
-            if value.attrs["block"] or value.attrs["index"].uses(self.inner):
+            # Of strides of 0, every element goes to one place: still from where it is computed.
+            if value.attrs["block"] or value.attrs["index"].uses(self.inner) or value.args[0] in self.block:
                 self.block.add(value)
         elif any(arg in self.block for arg in value.args):
             self.block.add(value)

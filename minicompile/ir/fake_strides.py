@@ -3,8 +3,8 @@
 In: ATen calls on fake tensors. Out: the same results, with eager's strides.
 
 A fake result of these operators comes from a Python decomposition, or from an older formula: it takes the layout of the
-wrong operand. Users see strides (`is_contiguous`, `view`, `data_ptr` arithmetic), so tracing must too. The table was
-made by comparing every elementwise operator over all pairs of layouts; tests/ir/test_fake_strides.py does it again.
+wrong operand. Users see strides (`is_contiguous`, `view`, `data_ptr` arithmetic), so tracing must too. The tables were
+made by comparing operators over all pairs of layouts; tests/ir/test_fake_strides.py does it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..torch_compat import data_symbols, elementwise_strides, infer_size, is_known_contiguous
+from ..torch_compat import (
+    channels_last_strides,
+    data_symbols,
+    elementwise_strides,
+    infer_size,
+    is_known_contiguous,
+    lies_channels_last,
+)
 from .eager_refusals import refuse
 from .fake_checks import check
 from .fake_versions import run_and_count
@@ -33,6 +40,17 @@ def _elementwise(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
 
 def _contiguous(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
     return contiguous_strides(tuple(result.shape))
+
+
+def _suggested(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
+    """Contiguous, or channels last where the first argument lies so."""
+    is_last = result.dim() in (4, 5) and not is_known_contiguous(args[0]) and lies_channels_last(args[0])
+    return channels_last_strides(tuple(result.shape)) if is_last else contiguous_strides(tuple(result.shape))
+
+
+def _rolled(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
+    """Two parts are joined, but for a roll of all elements in a row."""
+    return _suggested(result, args) if len(args) > 2 and args[2] else tuple(result.stride())
 
 
 def _ldexp(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
@@ -53,11 +71,26 @@ _BY_NAME: dict[str, Callable[[torch.Tensor, tuple[Any, ...]], Strides]] = {
     **dict.fromkeys(("isin.Tensor_Tensor", "isin.Tensor_Scalar", "pow.Scalar"), _contiguous),
 }  # fmt: skip
 
+"""Of elementwise operators."""
 
-def _table() -> dict[Any, Callable[[torch.Tensor, tuple[Any, ...]], Strides]]:
-    """The operators of this release of torch that are in the list above."""
+_WITH_CHANNELS: dict[str, Callable[[torch.Tensor, tuple[Any, ...]], Strides]] = {
+    **dict.fromkeys(
+        ("native_batch_norm.default", "_native_batch_norm_legit.default", "_native_batch_norm_legit.no_stats",
+         "_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit_functional.default",
+         "channel_shuffle.default", "max_unpool2d.default", "reflection_pad3d.default", "replication_pad3d.default"),
+        _suggested,
+    ),
+    "roll.default": _rolled,
+    "rrelu_with_noise.default": _contiguous,
+}  # fmt: skip
+
+
+def _table(
+    names: dict[str, Callable[[torch.Tensor, tuple[Any, ...]], Strides]],
+) -> dict[Any, Callable[[torch.Tensor, tuple[Any, ...]], Strides]]:
+    """The operators of this release of torch that are in a list."""
     found = {}
-    for name, strides in _BY_NAME.items():
+    for name, strides in names.items():
         packet, _, overload = name.partition(".")
         func = getattr(getattr(torch.ops.aten, packet, None), overload, None)
         if func is not None:
@@ -65,14 +98,18 @@ def _table() -> dict[Any, Callable[[torch.Tensor, tuple[Any, ...]], Strides]]:
     return found
 
 
-TABLE = _table()
+ELEMENTWISE, WITH_CHANNELS = _table(_BY_NAME), _table(_WITH_CHANNELS)
+TABLE = {**ELEMENTWISE, **WITH_CHANNELS}
 
 
 def corrected(func: Any, args: tuple[Any, ...], result: Any) -> Any:
-    """`result`, or a fake tensor like it with eager's strides. Called where the call was dispatched to fake tensors."""
+    """`result`, of several the first, or a fake tensor like it with eager's strides. Called where the call was
+    dispatched to fake tensors."""
     strides_of = TABLE.get(func)
-    if strides_of is None or not isinstance(result, torch.Tensor):
+    if strides_of is None:
         return result
+    if isinstance(result, tuple):
+        return type(result)((corrected(func, args, result[0]), *result[1:]))
     strides = strides_of(result, args)
     if strides == tuple(result.stride()):
         return result

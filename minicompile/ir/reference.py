@@ -27,7 +27,8 @@ def run(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
     """Compute the graph.
 
     Args:
-        inputs: one per graph input: a tensor of the input's dtype, shape and strides, or an int.
+        inputs: one per graph input: a tensor of the input's dtype, shape and strides, or an int; None where no node
+            reads it, as backward does not read missing tangents.
     Raises:
         ValueError: the number of inputs, or a shape, is not the graph's.
     """
@@ -54,12 +55,14 @@ def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> Sizes:
     for node, value in zip(graph.inputs, inputs, strict=True):
         if isinstance(node.type, SizeType):
             pairs.append((node.type.expr, value if isinstance(value, float) else int(value)))
-        else:
+        elif value is not None:
             pairs += zip(node.tensor.shape, value.shape, strict=True)
             pairs += zip(node.tensor.strides, value.stride(), strict=True)
     sizes: Sizes = {expr.name: value for expr, value in pairs if getattr(expr, "is_Symbol", False)}
     for node, value in zip(graph.inputs, inputs, strict=True):
-        if isinstance(node.type, TensorType) and shape_of(node.tensor.shape, sizes) != tuple(value.shape):
+        if value is None or not isinstance(node.type, TensorType):
+            continue
+        if shape_of(node.tensor.shape, sizes) != tuple(value.shape):
             raise ValueError(f"input {node.attrs['name']} has shape {tuple(value.shape)}, the graph is for {node.type}")
     return sizes
 

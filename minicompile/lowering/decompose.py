@@ -62,8 +62,8 @@ def decompose(c: Converter, call: Call) -> bool:
         return True
     except NotConvertible:
         _HOPELESS.add((call.func, dtypes))
-    except (TypeError, RuntimeError, NotImplementedError):
-        pass  # the decomposition refused these arguments; ATen takes them
+    except (TypeError, RuntimeError, NotImplementedError, ArithmeticError):
+        pass  # the decomposition refused these arguments, or divides by a size of 0; ATen takes them
     del c.builder.nodes[saved:]
     c.values = known
     return False

@@ -1,8 +1,9 @@
-"""Inputs that are written keep their layout.
+"""Tensors that are written keep their layout.
 
-In: the wrappers of inputs with gaps or turned dimensions, after each call of the graph. Out: the same, laid out as they
-were. Functionalization puts the result of a pure operator in the place of what is written, and takes over its strides,
-which are those of a new tensor. What the graph does next hangs on them: whether `contiguous()` is a copy, say.
+In: the wrappers of inputs, and of what each call of the graph is given first, if they have gaps or turned dimensions.
+Out: after the call the same, laid out as they were. Functionalization puts the result of a pure operator in the place
+of what is written, and takes over its strides, which are those of a new tensor. What the graph does next hangs on them:
+whether `contiguous()` is a copy, say.
 Sizes and strides are compared by structure: to ask torch about symbolic ones makes a guard, of inputs too that no one
 writes, and fails where they depend on data.
 """
@@ -19,18 +20,33 @@ from ..ir.types import contiguous_strides
 
 
 class KeptLayouts:
-    """The inputs of one trace, by their wrappers, that a write could lay out anew."""
+    """The tensors of one trace, by their wrappers, that a write could lay out anew: its inputs, which any call may
+    reach, and what methods are called on, or what that is a view of."""
 
     def __init__(self, wrappers: list[Any]) -> None:
         self.watched = [_Watched(wrapper) for wrapper in wrappers if _may_change(wrapper)]
+        self.inputs = {id(one.wrapper) for one in self.watched}
+        self.called: _Watched | None = None
+        self.turned: dict[int, Any] = {}
+        """What the graph has made, and then turned itself."""
+
+    def before(self, args: Any) -> None:
+        """The graph is about to call something."""
+        self.called = None
+        if args and isinstance(args[0], torch.Tensor):
+            base = args[0]._base if args[0]._is_view() else args[0]
+            is_known = id(base) in self.inputs or id(base) in self.turned
+            if not is_known and (_may_change(args[0]) or _may_change(base)):
+                self.called = _Watched(base)
 
     def after(self, target: Any, args: Any) -> None:
         """The graph has called `target`."""
         for one in self.watched:
-            if one.wrapper._version != one.version:
-                one.version = one.wrapper._version
-                one.is_turned |= bool(args) and args[0] is one.wrapper and _turns(_name(target))
-                one.restore()
+            one.after(target, args)
+        if self.called is not None:
+            self.called.after(target, args)
+            if self.called.is_turned:
+                self.turned[id(self.called.wrapper)] = self.called.wrapper
 
 
 class _Watched:
@@ -41,7 +57,13 @@ class _Watched:
         self.is_turned = False
         """Whether the program itself has changed how it is laid out."""
 
-    def restore(self) -> None:
+    def after(self, target: Any, args: Any) -> None:
+        if self.wrapper._version != self.version:
+            self.version = self.wrapper._version
+            self.is_turned |= bool(args) and args[0] is self.wrapper and _turns(_name(target))
+            self._restore()
+
+    def _restore(self) -> None:
         torch._sync(self.wrapper)
         if self.is_turned or to_dims(self.wrapper.stride()) == to_dims(self.value.stride()):
             return

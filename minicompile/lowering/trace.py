@@ -243,6 +243,7 @@ def _walk(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str, Any]
             return list(result) if isinstance(result, (tuple, list)) else [result]
         elif node.target is not torch._C._set_grad_enabled or recorder.sets_grad_mode:
             args = _fill(node.args, env)
+            layouts.before(args)
             env[node] = _evaluate(node, args, _fill(node.kwargs, env), recorder)
             layouts.after(node.target, args)
     raise LoweringError("the FX graph has no output node")

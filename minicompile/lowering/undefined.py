@@ -14,9 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from ..ir.graph import BufferView, Graph, InputView, Node
 from ..ir.rewrite import keep, substitute, substitute_outputs
+from ..ir.types import TensorType, contiguous_strides
 from ..passes import dce
+from .emit import KERNEL_DTYPES, same_shape
 
 
 def without_tangents(backward: Graph, tangents: Sequence[int], missing: Sequence[int]) -> Graph:
@@ -65,8 +69,9 @@ class _Walk:
 
     def _zero(self, node: Node) -> Node:
         if node.type not in self.zeros:
-            self.zeros[node.type] = Node("full", (0.0,), {}, node.type, node.origin)
-            self.nodes.append(self.zeros[node.type])
+            made = _zeros(node.tensor, node.origin)
+            self.zeros[node.type] = made[-1]
+            self.nodes += made
         return self.zeros[node.type]
 
     def is_absent(self, out: Any, inputs: tuple[Node, ...]) -> bool:
@@ -74,3 +79,16 @@ class _Walk:
             return inputs[out.input] in self.absent
         node = out.buffer if isinstance(out, BufferView) else out
         return isinstance(node, Node) and node in self.absent
+
+
+def _zeros(type: TensorType, origin: Any) -> list[Node]:
+    """Zeros of a type, as the last of these nodes; ATen's, of a dtype that no kernel computes, as complex ones are."""
+    if type.dtype in KERNEL_DTYPES:
+        return [Node("full", (0.0,), {}, type, origin)]
+    options = {"dtype": type.dtype, "device": type.device}
+    attrs = {"target": torch.ops.aten.zeros.default, "kwargs": options, "keywords": ()}
+    packed = Node("extern", (type.shape,), attrs, type.like(strides=contiguous_strides(type.shape)), origin)
+    if same_shape(type.strides, packed.tensor.strides):
+        return [packed]
+    attrs = {"target": torch.ops.prims.copy_strided.default, "kwargs": {}, "keywords": ()}
+    return [packed, Node("extern", (packed, type.strides), attrs, type, origin)]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import minicompile
-from minicompile.ir.fake_strides import TABLE, EagerStrides
+from minicompile.ir.fake_strides import ELEMENTWISE, WITH_CHANNELS, EagerStrides
 from minicompile.torch_compat import quiet_fake_tensors
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -29,7 +29,7 @@ def elementwise() -> list[Any]:
     overloads = [getattr(p, o) for p in packets if isinstance(p, torch._ops.OpOverloadPacket) for o in p.overloads()]
     return [
         func for func in overloads
-        if (torch.Tag.pointwise in func.tags or func in TABLE) and not func._schema.is_mutable
+        if (torch.Tag.pointwise in func.tags or func in ELEMENTWISE) and not func._schema.is_mutable
         and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")  # never whole
         and len(func._schema.returns) == 1 and not func._schema.returns[0].alias_info and 1 <= len(tensors(func)) <= 3
     ]  # fmt: skip
@@ -98,7 +98,53 @@ def test_every_elementwise_operator_has_eagers_strides() -> None:
                 if places(fake) != places(eager):
                     wrong.add(str(func))
     assert not wrong
-    assert TABLE.keys() <= seen and len(seen) > 200
+    assert ELEMENTWISE.keys() <= seen and len(seen) > 200
+
+
+def norm(name: str, *rest: Any) -> tuple[str, Callable[[torch.Tensor], list[Any]]]:
+    return name, lambda x: [None, None, *(torch.ones(x.shape[1]) for _ in range(2 if len(rest) > 2 else 0)), *rest]
+
+
+ARGUMENTS: list[tuple[str, Callable[[torch.Tensor], list[Any]]]] = [
+    norm("native_batch_norm.default", True, 0.1, 1e-5), norm("native_batch_norm.default", False, 0.1, 1e-5),
+    norm("_native_batch_norm_legit.default", True, 0.1, 1e-5),
+    ("_native_batch_norm_legit.no_stats", lambda x: [None, None, True, 0.1, 1e-5]),
+    ("_native_batch_norm_legit_no_training.default",
+     lambda x: [None, None, torch.zeros(x.shape[1]), torch.ones(x.shape[1]), 0.1, 1e-5]),
+    ("channel_shuffle.default", lambda x: [2]),
+    ("max_unpool2d.default", lambda x: [torch.zeros_like(x).long(), [8, 8]]),
+    ("reflection_pad3d.default", lambda x: [[1] * 6]), ("replication_pad3d.default", lambda x: [[1] * 6]),
+    ("roll.default", lambda x: [[1], [1]]), ("roll.default", lambda x: [[1, 1], [1, 2]]),
+    ("roll.default", lambda x: [[5]]),
+    ("rrelu_with_noise.default", lambda x: [torch.zeros_like(x), 0.1, 0.3, False]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name,rest", ARGUMENTS)
+def test_operators_over_channels_have_eagers_strides(name: str, rest: Callable[[torch.Tensor], list[Any]]) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    packet, overload = name.split(".")
+    func, mode, seen = getattr(getattr(torch.ops.aten, packet), overload), FakeTensorMode(), 0
+    for shape in ((2, 6, 4), (2, 6, 4, 3), (2, 6, 4, 3, 2)):
+        for turn in itertools.permutations(range(len(shape))):
+            x = torch.rand([shape[i] for i in turn]).permute([turn.index(i) for i in range(len(shape))])
+            try:
+                eager = func(x, *rest(x))
+            except RuntimeError:
+                continue  # not of so many dimensions
+            with quiet_fake_tensors():
+                fake = fake_of(mode, func, [x, *rest(x)], {})
+            for one, other in zip(*map(torch.utils._pytree.tree_leaves, (fake, eager)), strict=True):
+                assert places(one) == places(other), (shape, turn)
+            seen += 1
+    assert seen >= 24
+
+
+def test_the_table_of_operators_over_channels_is_tested() -> None:
+    assert {func.name().partition("::")[2] for func in WITH_CHANNELS} <= {
+        name.removesuffix(".default") for name, _ in ARGUMENTS
+    } | {"_native_batch_norm_legit_functional"}
 
 
 PROGRAMS = {

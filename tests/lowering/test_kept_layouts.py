@@ -1,4 +1,4 @@
-"""Writes to inputs with gaps or turned dimensions: they stay laid out as they are, for what the graph does next too."""
+"""Writes to tensors with gaps or turned dimensions: they stay laid out as they are, also for what comes next."""
 
 from __future__ import annotations
 
@@ -60,6 +60,53 @@ def test_like_eager(check, name, made):
     check(PROGRAMS[name], made())
     check_compiled(PROGRAMS[name], made(), backward=lambda outputs: None)
     check_compiled(PROGRAMS[name], made(), backward=lambda outputs: None, dynamic=True)
+
+
+def turned_result(x):
+    y = x * 2
+    y.masked_fill_(y > 3, 0.5)
+    y.scatter_add_(0, torch.zeros_like(y, dtype=torch.long), y * 0.5)
+    y.masked_scatter_(y < 1, y * 2)
+    return y, y.t().flatten().add_(1), y + 1
+
+
+def through_a_turned_view(x):
+    y = x.contiguous() * 2
+    y.t().masked_fill_(y.t() > 3, 0.5)
+    y[:, 1:].t().masked_scatter_(y[:, 1:].t() < 1, y * 2)
+    return y, y.flatten().add_(1), y.t()
+
+
+def detached(x):
+    y = x.t() * 2
+    y.detach().masked_fill_(y > 3, 0.5)
+    return y, y.flatten().add_(1)
+
+
+def turned_in_place(x):
+    y = x * 2
+    y.t_()
+    y.masked_fill_(y > 3, 0.5)
+    return y, y.flatten().add_(1)
+
+
+RESULTS = {f.__name__: f for f in (turned_result, through_a_turned_view, detached, turned_in_place)}
+
+
+@pytest.mark.parametrize("made", [with_gaps, lambda: with_gaps().t(), lambda: with_gaps().clone().t()])
+@pytest.mark.parametrize("name", RESULTS)
+def test_what_the_graph_has_made(check, name, made):
+    check(RESULTS[name], made())
+    check_compiled(RESULTS[name], made(), backward=lambda outputs: None)
+    check_compiled(RESULTS[name], made(), backward=lambda outputs: None, dynamic=True)
+
+
+def test_an_input_through_a_turned_view(check):
+    def function(x):
+        x.t().masked_fill_(x.t() > 3, 0.5)
+        return x.flatten().add_(1), x.view(12).clone(), x
+
+    check(function, torch.arange(12.0).reshape(3, 4))
 
 
 def test_beside_gradients():

@@ -79,6 +79,7 @@ EXTERNS = {
     "conv": lambda x: F.conv2d(x, x[:, :, :2, :2].contiguous()),
     "pool": lambda x: F.max_pool2d(x, 2),
     "avg_pool": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "avg_pool of nothing": lambda x: F.adaptive_avg_pool2d(x, (0, 3)),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2.0),
     "sdpa": lambda x: F.scaled_dot_product_attention(x, x, x, attn_mask=torch.zeros(4, 4)),
     "sdpa_causal": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import minicompile
+from minicompile import errors
 from minicompile.config import config
 
 from ..support import assert_same
@@ -190,6 +191,45 @@ def test_a_sum_of_gradients_with_one_missing() -> None:
 
     for number in range(3):
         check(function, leaf(3, 4), leaf(4, 4), backward=lambda outputs, n=number: run_backward(outputs[n]))
+
+
+def complex_results(x):
+    h = x.t() * 2
+    total = h.sum(0)
+    return (h * total).sin(), total.abs(), torch.view_as_real(h).cos()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_missing_gradients_of_complex_results(number: int) -> None:
+    x = torch.randn(3, 4, dtype=torch.complex64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    check(complex_results, x, backward=lambda outputs: run_backward(outputs[number]))
+
+
+def test_missing_gradients_of_a_complex_result_that_is_written() -> None:
+    def function(x):
+        h = x / 3
+        total = h.sum(0)
+        h.zero_()
+        return h * total, total
+
+    x = torch.randn(3, 4, dtype=torch.complex64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    with config.patch(strict=True):
+        check(function, x)
+
+
+def test_missing_gradients_where_backward_runs_one_operation_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x):
+        return x.sin(), x.cos()
+
+    def fails(*args, **kwargs):
+        raise errors.CompilerMissing("none here")
+
+    x = leaf(4)
+    first, _ = minicompile.compile(function)(x)
+    monkeypatch.setattr("minicompile.codegen.compile_ir", fails)
+    with pytest.warns(RuntimeWarning, match="one operation at a time"):
+        (gradient,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(gradient, x.detach().cos())
 
 
 def test_each_set_of_missing_gradients_is_compiled_once() -> None:
