@@ -13,13 +13,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _log: deque[Span] = deque(maxlen=50_000)
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """`start` and `end` in seconds of `time.perf_counter`; `thread`: the system's number of it."""
 
     name: str

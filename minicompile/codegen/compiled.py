@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..ir.graph import Graph, Origin
-from ..ir.symbols import dim_text
 from ..runtime.profiled import note
 from ..timeline import Span
+
+if TYPE_CHECKING:
+    from ..ir.graph import Graph, Origin
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,10 @@ class CompiledGraph:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.call(*args)
 
+    @property
+    def kernel_count(self) -> int:
+        return len(self.kernels)
+
     def describe(self) -> str:
         """The plan as text: kernels with their ops, lines and bytes, extern calls, and every fusion decision."""
         lines = [f"{self.name}: {len(self.kernels)} kernel(s), {len(self.externs)} extern call(s)"]
@@ -107,8 +112,15 @@ class CompiledGraph:
         return "\n".join(lines)
 
 
+def count_kernels(compiled: Any) -> int:
+    """How many kernels what a backend has made of a graph consists of, if it says so."""
+    return compiled.kernel_count if isinstance(compiled, CompiledGraph) else len(getattr(compiled, "kernels", ()))
+
+
 def _bytes_text(count: Any) -> str:
     if not isinstance(count, int):
+        from ..ir.symbols import dim_text  # a process that recalls a graph has no use for the IR
+
         return f"{dim_text(count)} bytes"
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if count >= size:

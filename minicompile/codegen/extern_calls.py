@@ -1,7 +1,6 @@
 """How a wrapper calls what stays ATen's.
 
-In: an extern node, or the object that a wrapper's text calls. Out: whether the node's result may lie in memory that the
-wrapper plans, and the cheapest callable that does the same.
+In: the object that a wrapper's text calls. Out: the cheapest callable that does the same.
 
 An operator called through torch.ops costs 2 µs more than eager's own binding of it, which takes the same arguments.
 """
@@ -14,8 +13,6 @@ from typing import Any
 
 import torch
 
-from ..ir.graph import Node
-from ..ir.types import TensorType
 from ..runtime.products import EAGER, View, matrix_product
 
 _aten = torch.ops.aten
@@ -32,7 +29,6 @@ BINDINGS: dict[Any, Callable[..., Any]] = {
 }
 """Operators → eager's bindings of them: one row each, arguments as in the operator's schema."""
 
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _DEVICES = ("cpu", "cuda")
 
 
@@ -72,15 +68,3 @@ def _outside_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return call
-
-
-def writes_where_told(node: Node) -> bool:
-    """Whether an extern node is a product whose result may be put into memory of the wrapper's own."""
-    if node.attrs.get("target") not in EAGER or node.attrs.get("kwargs") or node.attrs.get("keywords"):
-        return False
-    types = [node.type, *(arg.type for arg in node.args if isinstance(arg, Node))]
-    if len(types) != len(node.args) + 1 or not all(isinstance(type, TensorType) for type in types):
-        return False
-    result = node.tensor
-    alike = all(type.dtype == result.dtype and type.device == result.device for type in types)  # type: ignore[union-attr]
-    return alike and result.dtype in _DTYPES and result.device.type in _DEVICES and result.is_contiguous

@@ -19,10 +19,10 @@ import torch
 from ..ir.graph import Node
 from ..ir.ops import POINTWISE
 from ..torch_compat import allows_tf32
-from .extern_calls import writes_where_told
 from .kernel_ir import HALF, Affine, Axis, Batch, Buffer, Kernel, Value, register_dtype
 from .lower_kernel import Lowered
 from .prepare import Views
+from .told_where import writes_where_told
 
 _aten = torch.ops.aten
 FIRST_FACTOR = {_aten.mm.default: 0, _aten.bmm.default: 0, _aten.addmm.default: 1, _aten.baddbmm.default: 1}

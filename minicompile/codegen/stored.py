@@ -3,26 +3,25 @@
 In: a `CompiledGraph` of C++ kernels. Out: a `StoredGraph`; from it, in another process, a graph to call: the library is
 found in the kernel cache by its source (and built anew if it is gone), the wrapper's text is executed.
 
-The IR is only looked at by people; it stays bytes until somebody asks.
+The IR and what is known of the kernels are only looked at by people; they stay bytes until somebody asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..runtime.written import StoredCode, store_code
-from .compiled import CompiledGraph, KernelInfo
+from .compiled import CompiledGraph
 from .cpp_tune import TunedKernel
 from .native_units import load_kernels
 from .wrapper_text import compile_wrapper
 
-_DETAILS = ("ir", "ir_before", "decisions", "prepared")
+_DETAILS = ("ir", "ir_before", "decisions", "prepared", "kernels")
 
 
-@dataclass(frozen=True)
-class StoredKernel:
+class StoredKernel(NamedTuple):
     """In the wrapper's namespace, the place of a kernel of the library."""
 
     symbol: str
@@ -40,7 +39,7 @@ class StoredGraph:
     wrapper_source: str
     objects: dict[str, Any]
     native_source: str
-    kernels: list[KernelInfo]
+    kernel_count: int
     externs: list[str]
     seconds: dict[str, float]
     details: bytes
@@ -48,12 +47,12 @@ class StoredGraph:
 
 
 class RecalledGraph(CompiledGraph):
-    """A compiled graph whose IR is unpacked when it is first looked at."""
+    """A compiled graph whose IR and kernels are unpacked when they are first looked at."""
 
     def __init__(self, stored: StoredGraph, call: Callable[..., Any], loads: Callable[[bytes], Any]) -> None:
         self.call = call
         self.name = stored.name
-        self.kernels = stored.kernels
+        self._kernel_count = stored.kernel_count
         self.externs = stored.externs
         self.wrapper_source = stored.wrapper_source
         self.native_source = stored.native_source
@@ -61,6 +60,10 @@ class RecalledGraph(CompiledGraph):
         self.seconds = stored.seconds
         self._details: Callable[[], tuple[Any, ...]] = lambda: loads(stored.details)
         self.__post_init__()
+
+    @property
+    def kernel_count(self) -> int:
+        return self._kernel_count
 
     def __getattr__(self, name: str) -> Any:
         if name not in _DETAILS:
@@ -80,8 +83,8 @@ def pack(compiled: Any, dumps: Callable[[Any], bytes]) -> StoredGraph:
     objects = {name: _packed(value) for name, value in compiled.objects.items()}
     details = dumps(tuple(getattr(compiled, name) for name in _DETAILS))
     return StoredGraph(
-        compiled.name, compiled.wrapper_source, objects, compiled.native_source, compiled.kernels, compiled.externs,
-        {}, details, store_code(compiled.wrapper_source, compiled.call.__code__),
+        compiled.name, compiled.wrapper_source, objects, compiled.native_source, len(compiled.kernels),
+        compiled.externs, {}, details, store_code(compiled.wrapper_source, compiled.call.__code__),
     )  # fmt: skip
 
 

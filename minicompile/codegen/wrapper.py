@@ -34,13 +34,14 @@ from ..runtime.cuda_graph_memory import Kept
 from ..runtime.pages import LARGE, empty_large
 from ..runtime.products import View
 from ..runtime.runs import run_type
-from .extern_calls import ProductCall, operator, writes_where_told
+from .extern_calls import ProductCall, operator
 from .fusion import Unit
 from .in_place import direct_writes, may_overwrite
 from .kernel_ir import Kernel
 from .memory import MemoryPlan, extent, lives, plan_memory
 from .prepare import Views, storage_strides
 from .runs import Memory, Operand, Stretch, as_run, plan_runs, step_texts
+from .told_where import writes_where_told
 from .views import same_strides
 from .wrapper_text import compile_wrapper
 

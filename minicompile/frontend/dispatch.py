@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from ..guards import MISS
-from ..guards.policy import RecentFirst
+from ..guards.recent import RecentFirst
 
 try:
     from minicompile.frontend import _dispatch as _native

@@ -9,10 +9,12 @@ import itertools
 import threading
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.written import StoredCode, written_function
-from .breaks import Location
+
+if TYPE_CHECKING:
+    from .breaks import Location
 
 _numbers = itertools.count(1)
 _lock = threading.Lock()

@@ -31,6 +31,7 @@ from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
 from .eager_calls import is_new_leaf, makes_no_plain_tensor, says_where
+from .open_numbers import OpenNumbers
 from .out_arguments import written_apart
 from .shared_elements import reads_what_it_puts, reads_what_it_writes, same_memory, writes_shared_elements
 from .sources import ModuleMemberSource, Source
@@ -43,7 +44,6 @@ from .values.data_floats import DataFloatValue
 from .values.numpy_scalars import python_number
 from .values.subclasses import plain
 from .values.tensor import TURNS, TensorValue
-from .widening import OpenNumbers
 
 if TYPE_CHECKING:
     from .tracer import Tracer

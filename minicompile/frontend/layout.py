@@ -9,8 +9,6 @@ import keyword
 from dataclasses import dataclass
 from types import CodeType
 
-from .sources import LocalSource, StackSource
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -23,17 +21,6 @@ class Layout:
         """Names of the generated function's parameters behind `__func__`."""
         slots = [slot_name(name, index) for index, name in enumerate(self.names)]
         return slots + [f"__stack_{index}" for index, is_value in enumerate(self.stack) if is_value]
-
-    def local_sources(self, arguments: frozenset[str]) -> list[LocalSource]:
-        """The source of each variable."""
-        return [
-            LocalSource(name, name in arguments, slot if (slot := slot_name(name, index)) != name else None)
-            for index, name in enumerate(self.names)
-        ]
-
-    def stack_sources(self) -> list[StackSource | None]:
-        """The source of each stack slot, None for a NULL."""
-        return [StackSource(index) if is_value else None for index, is_value in enumerate(self.stack)]
 
 
 def slot_name(name: str, index: int) -> str:

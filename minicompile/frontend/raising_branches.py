@@ -11,12 +11,12 @@ graph, as any branch on data does.
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .breaks import Break, Restart
 from .bytecode import Decoded
 from .data_dependent import is_written, may_fail_later
-from .refusals import Refusal
 from .values.base import Value
 from .values.constant import ConstantValue
 from .values.tensor import TensorValue
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 200
 """Instructions that lead to a `raise`, at most."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A condition, as a tensor that is true where the program goes on. `otherwise`: the break that it stands for, at
+    the root frame's instruction `step`."""
+
+    holds: TensorValue
+    otherwise: Break
+    step: int
 
 
 def decide(tr: Tracer, frame: Frame, *, if_true: int, if_false: int) -> bool:

@@ -6,24 +6,9 @@ In: the condition as a traced tensor; in a call, its value. Out: FactMissed wher
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..runtime.facts import FactMissed
-
-if TYPE_CHECKING:
-    from .breaks import Break
-    from .values.tensor import TensorValue
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A condition, as a tensor that is true where the program goes on. `otherwise`: the break that it stands for, at
-    the root frame's instruction `step`."""
-
-    holds: TensorValue
-    otherwise: Break
-    step: int
 
 
 class Conditions:

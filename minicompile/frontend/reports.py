@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from .. import logs
 from ..codegen.compiled import CompiledGraph
 from ..config import config
-from ..guards.sizes import SizeGuard
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +68,8 @@ def log_opened(name: str, opened: list[str]) -> None:
 
 def _log_sizes(entry: Entry) -> None:
     """What is assumed about numbers that are open, and where."""
+    from ..guards.sizes import SizeGuard
+
     facts = [(guard.text(), entry.guards.cause(guard)) for guard in entry.guards if isinstance(guard, SizeGuard)]
     if facts:
         lines = "\n".join(f"  {fact}{f'  # {cause}' if cause else ''}" for fact, cause in facts)

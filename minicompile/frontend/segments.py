@@ -14,15 +14,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..codegen.compiled import count_kernels
 from ..config import config
 from ..errors import RecompileLimitError, VerificationError
-from ..guards import MISS, GuardSet, RecompilePolicy, RecompileRecord, reasons
-from ..guards.policy import RecentFirst
+from ..guards import MISS
+from ..guards.recent import RecentFirst
 from ..guards.torch_state import why_untraceable
 from ..runtime import profiled
 from ..runtime.collector import paused
@@ -30,20 +32,21 @@ from ..runtime.facts import FactMissed
 from ..timeline import Span, record
 from ..torch_compat import stops_recomputation, without_saved_tensor_hooks
 from . import hook
-from .breaks import BreakRecord
-from .bytecode import decode
 from .dispatch import dispatcher
 from .layout import Layout, argument_names, call_like
+from .open_numbers import OpenNumbers
 from .optimizer_steps import step_dispatcher
 from .relevance import may_compute
 from .reports import log_entry, log_opened
-from .side_effects import EffectRecord
 from .skip import needs_eager_below, why_not_function
-from .widening import OpenNumbers
 
 if TYPE_CHECKING:
+    from ..guards import GuardSet, RecompilePolicy, RecompileRecord
+    from .breaks import BreakRecord
+    from .bytecode import Instruction
     from .eager_tail import EagerTail
     from .entry_text import Written
+    from .side_effects import EffectRecord
 
 MAX_IDLE_CALLS = 16
 """How often a function that is called without a tensor in sight is looked at again before it runs in eager for good."""
@@ -162,7 +165,6 @@ class Segment:
         self.layout = layout
         self.entries: RecentFirst[Entry] = RecentFirst()
         self.name = f"{code.co_name} ({code.co_filename}:{self.line})"
-        self.policy = RecompilePolicy(self.name, warns=not ctx.may_not_run_eagerly)
         self.open = OpenNumbers()
         self.lock = threading.RLock()
         self.is_exhausted = False
@@ -176,9 +178,18 @@ class Segment:
 
     @property
     def line(self) -> int:
-        if self.index == 0:
-            return self.code.co_firstlineno
-        return decode(self.code).instructions[self.index].line
+        return self.code.co_firstlineno if self.is_first else self._instruction().line
+
+    def _instruction(self) -> Instruction:
+        from .bytecode import decode
+
+        return decode(self.code).instructions[self.index]
+
+    @cached_property
+    def policy(self) -> RecompilePolicy:
+        from ..guards import RecompilePolicy
+
+        return RecompilePolicy(self.name, warns=not self.ctx.may_not_run_eagerly)
 
     # ---- misses ----
 
@@ -221,27 +232,35 @@ class Segment:
 
     def _compile(self, func: FunctionType, slots: tuple[Any, ...]) -> Entry | None:
         self.release()
-        values = dict(zip(self.layout.parameters(), slots, strict=True))
         # A mode that listens must not hear of our own looking at tensors.
         is_silent = why_untraceable() is None
-        misses = [reasons(entry.guards, func, values) for entry in self.entries.entries if is_silent]
-        opened = self._widened(func, values) if misses else self.open
-        decision = self.policy.decide(self._call_text(), misses, opened.beyond(self.open))
-        if decision.action == "eager":
-            if self.ctx.may_not_run_eagerly:
-                raise RecompileLimitError(decision.reason)
-            self.is_exhausted = True
+        if self.entries and is_silent and not self._may_compile_again(func, slots):
             return None
-        if misses:
-            self.ctx.stats["recompiles"] += 1
-            log_opened(self.name, opened.beyond(self.open))
-            self.open = opened
         start = time.perf_counter()
         with self.ctx.translating(), paused():
             entry = self._made(func, slots)
         entry.span = record(f"compile {self.name}", start, time.perf_counter())
         self.ctx.note(entry)
         return entry
+
+    def _may_compile_again(self, func: FunctionType, slots: tuple[Any, ...]) -> bool:
+        """What to do after a miss: compile once more, with what was seen to vary open, or run in eager for good."""
+        from ..guards import reasons
+
+        values = dict(zip(self.layout.parameters(), slots, strict=True))
+        misses = [reasons(entry.guards, func, values) for entry in self.entries.entries]
+        opened = self._widened(func, values)
+        new = opened.beyond(self.open)
+        decision = self.policy.decide(self._call_text(), misses, new)
+        if decision.action == "eager":
+            if self.ctx.may_not_run_eagerly:
+                raise RecompileLimitError(decision.reason)
+            self.is_exhausted = True
+            return False
+        self.ctx.stats["recompiles"] += 1
+        log_opened(self.name, new)
+        self.open = opened
+        return True
 
     def _made(self, func: FunctionType, slots: tuple[Any, ...], *, may_recall: bool = True) -> Entry:
         """A recalled entry, or else one translated now."""
@@ -274,7 +293,9 @@ class Segment:
         """What is open once numbers and sizes that were seen to vary are (unless all are to stay static)."""
         if self.ctx.dynamic is False:
             return self.open
-        return self.open.with_varying((entry.guards for entry in self.entries), func, values)
+        from .widening import with_varying
+
+        return with_varying(self.open, (entry.guards for entry in self.entries), func, values)
 
     # ---- eager ----
 
@@ -282,15 +303,13 @@ class Segment:
         """Run from here to the end of the frame without compiled code of its own; callees may be compiled."""
         if self.is_first:
             return hook.EAGER
-        offset = decode(self.code).instructions[self.index].offset
-        return self.ctx.eager_tail(func, offset, self.layout, slots)
+        return self.ctx.eager_tail(func, self._instruction().offset, self.layout, slots)
 
     def uncompiled(self, func: FunctionType, slots: tuple[Any, ...]) -> Any:
         """Run from here to the end of the frame, and everything that it calls, without compiled code."""
         if self.is_first:
             return self.ctx.call_uncompiled(func, *slots)
-        offset = decode(self.code).instructions[self.index].offset
-        return hook.run_off(self.ctx.tail(func, offset, self.layout), slots)
+        return hook.run_off(self.ctx.tail(func, self._instruction().offset, self.layout), slots)
 
     def failed(self, func: FunctionType, error: Exception, slots: tuple[Any, ...], was_mutated: bool) -> Any:
         """The graph raised. Nothing has been done yet, so eager can start over and raise properly; unless the graph
@@ -368,7 +387,7 @@ class CompileContext:
         self.stats["graphs"] += len(entry.graphs)
         self.stats["graph_breaks"] += len(entry.breaks)
         self.stats["cache_hits"] += entry.recalled
-        self.stats["kernels"] += sum(len(getattr(graph.compiled, "kernels", ())) for graph in entry.graphs)
+        self.stats["kernels"] += sum(count_kernels(graph.compiled) for graph in entry.graphs)
 
     def release(self, entry: Entry) -> None:
         self.entries = [other for other in self.entries if other is not entry]

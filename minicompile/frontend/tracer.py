@@ -41,7 +41,7 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from ..guards.state import GlobalStateGuard
-    from .refusals import Refusal
+    from .raising_branches import Refusal
     from .values.indexing import Taken
     from .values.mode_blocks import BlockExitValue
     from .values.tensor_data import DataRead

@@ -40,11 +40,11 @@ from .glue import Glue
 from .graph import GraphBuilder
 from .inference_regions import settle
 from .interpreter import MAX_STEPS, advance
-from .layout import argument_names, call_like
+from .layout import argument_names, call_like, slot_name
 from .raising_branches import checks
 from .segments import Entry, GraphRecord, Segment
 from .side_effects import EffectRecord
-from .sources import FreeCellSource, FunctionSource, Source
+from .sources import FreeCellSource, FunctionSource, LocalSource, Source, StackSource
 from .surroundings import innermost, surroundings
 from .tracer import Tracer
 from .values.base import Lazy, Value
@@ -460,11 +460,13 @@ def root_frame(tr: Tracer, segment: Segment, decoded: Decoded, func: FunctionTyp
     frame = Frame(decoded, func.__globals__, None, {}, closure, None)
     given = iter(values)
     arguments = frozenset(argument_names(code))
-    for name, source in zip(layout.names, layout.local_sources(arguments), strict=True):
+    for index, name in enumerate(layout.names):
         is_cell = not segment.is_first and name in code.co_cellvars
+        slot = slot_name(name, index)
+        source = LocalSource(name, name in arguments, slot if slot != name else None)
         frame.slots[name] = _slot_value(tr, next(given), source, is_cell=is_cell)
-    for slot in layout.stack_sources():
-        frame.push(NULL if slot is None else _slot_value(tr, next(given), slot, is_cell=False))
+    for index, is_value in enumerate(layout.stack):
+        frame.push(_slot_value(tr, next(given), StackSource(index), is_cell=False) if is_value else NULL)
     if not segment.is_first:
         frame.slots.update(zip(code.co_freevars, closure, strict=True))
         frame.pc = segment.index

@@ -1,15 +1,15 @@
 """Which numbers to leave open after a guard miss.
 
-In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers`: ints and floats (and texts
-that a break has made) that were compiled as constants and have another value now, and dimensions of tensors that have
-another size now. The next entry treats these as open, and only these: a step counter, a learning rate or a batch size
-compiles twice and not once a value, while the sizes that never vary stay numbers that kernels are made for.
+In: the guards of the entries that missed, and the values of the call. Out: `OpenNumbers` with ints and floats (and
+texts that a break has made) that were compiled as constants and have another value now, and dimensions of tensors that
+have another size now. The next entry treats these as open, and only these: a step counter, a learning rate or a batch
+size compiles twice and not once a value, while the sizes that never vary stay numbers that kernels are made for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -19,56 +19,27 @@ from ..guards import FrameValues, GuardSet
 from ..guards.constants import constant_key
 from ..guards.kinds import ConstantGuard, Guard
 from ..guards.tensors import TensorGuard
-from .computed_sources import SizeSource
+from .open_numbers import OpenNumbers
 from .sources import FreeCellSource, GlobalSource, InstanceDictSource, ItemSource, LocalSource, Source, StackSource
 from .values.real_iterators import PeekSource
 
 _WHERE = (LocalSource, StackSource, FreeCellSource, GlobalSource, ItemSource, InstanceDictSource, PeekSource)
 
 
-@dataclass(frozen=True)
-class OpenNumbers:
-    """What is a symbol in the next entry of a segment.
-
-    Attributes:
-        numbers: where an int or a float is read.
-        sizes: where a tensor is read → its open dimensions.
-        marked: whether a tensor was met that the user has marked as dynamic.
-        data: whether a number was met that depends on data, and that is to be captured.
-    """
-
-    numbers: frozenset[Source] = frozenset()
-    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
-    marked: bool = False
-    data: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.numbers or self.sizes or self.marked or self.data)
-
-    def beyond(self, before: OpenNumbers) -> list[str]:
-        """What is open here and was not before, as the user writes it: `lr`, `x.shape[0]`."""
-        numbers = sorted(source.path() for source in self.numbers - before.numbers)
-        sizes = [
-            SizeSource(source, dim).path()
-            for source, dims in self.sizes.items()
-            for dim in sorted(dims - before.sizes.get(source, frozenset()))
-        ]
-        return numbers + sizes
-
-    def with_varying(
-        self, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]
-    ) -> OpenNumbers:
-        """Open as well whatever these values have otherwise than one of the entries expects."""
-        frame = FrameValues(func, values)
-        numbers, sizes = set(self.numbers), dict(self.sizes)
-        for guard in (guard for guards in entries for guard in _readable(guards, frame)):
-            if isinstance(guard, ConstantGuard) and _varies(guard, frame):
-                numbers.add(guard.source)
-            elif isinstance(guard, TensorGuard):
-                dims = frozenset(_varying_dims(guard, frame))
-                if dims:
-                    sizes[guard.source] = sizes.get(guard.source, frozenset()) | dims
-        return replace(self, numbers=frozenset(numbers), sizes=sizes)
+def with_varying(
+    open: OpenNumbers, entries: Iterable[GuardSet], func: FunctionType, values: Mapping[str, Any]
+) -> OpenNumbers:
+    """Open as well whatever these values have otherwise than one of the entries expects."""
+    frame = FrameValues(func, values)
+    numbers, sizes = set(open.numbers), dict(open.sizes)
+    for guard in (guard for guards in entries for guard in _readable(guards, frame)):
+        if isinstance(guard, ConstantGuard) and _varies(guard, frame):
+            numbers.add(guard.source)
+        elif isinstance(guard, TensorGuard):
+            dims = frozenset(_varying_dims(guard, frame))
+            if dims:
+                sizes[guard.source] = sizes.get(guard.source, frozenset()) | dims
+    return replace(open, numbers=frozenset(numbers), sizes=sizes)
 
 
 def _readable(guards: GuardSet, frame: FrameValues) -> Iterator[Guard]:

@@ -2,12 +2,27 @@
 
 The frontend adds guards to a `GuardSet` while it traces, `build_check` turns them into the head of the entry's
 generated function, `reasons` says why a call missed, and `RecompilePolicy` decides whether to compile once more.
+
+All are loaded when first used: a process that recalls its entries needs none but `MISS`.
 """
 
-from .check import Check, FrameValues, build_check, reasons
-from .guard_set import GuardSet
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .miss import MISS
-from .policy import Decision, RecompilePolicy, RecompileRecord
+
+if TYPE_CHECKING:
+    from .check import Check, FrameValues, build_check, reasons
+    from .guard_set import GuardSet
+    from .policy import Decision, RecompilePolicy, RecompileRecord
+
+_HOMES = {
+    **dict.fromkeys(("Check", "FrameValues", "build_check", "reasons"), "check"),
+    **dict.fromkeys(("Decision", "RecompilePolicy", "RecompileRecord"), "policy"),
+    "GuardSet": "guard_set",
+}
 
 __all__ = [
     "MISS",
@@ -20,3 +35,11 @@ __all__ = [
     "build_check",
     "reasons",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

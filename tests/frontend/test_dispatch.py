@@ -9,7 +9,7 @@ import pytest
 from minicompile.frontend import dispatch as module
 from minicompile.frontend.dispatch import dispatcher
 from minicompile.guards import MISS
-from minicompile.guards.policy import RecentFirst
+from minicompile.guards.recent import RecentFirst
 
 
 @pytest.fixture(params=["C", "Python"], autouse=True)

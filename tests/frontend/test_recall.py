@@ -419,12 +419,13 @@ compiled = minicompile.compile(block)
 with torch.no_grad():
     assert torch.allclose(compiled(x), block(x))
 compilers = ("torch._dynamo", "sympy", "minicompile.lowering", "minicompile.passes", "minicompile.codegen.cpp",
-             "minicompile.frontend.tracer", "minicompile.frontend.values.tensor")
+             "minicompile.frontend.tracer", "minicompile.frontend.values.tensor", "minicompile.frontend.sources",
+             "minicompile.guards.kinds", "minicompile.ir.graph")
 print(minicompile.stats()["cache_hits"], *(name for name in compilers if name in sys.modules))
 """
 COMPILERS = (
     "torch._dynamo sympy minicompile.lowering minicompile.passes minicompile.codegen.cpp minicompile.frontend.tracer "
-    "minicompile.frontend.values.tensor"
+    "minicompile.frontend.values.tensor minicompile.frontend.sources minicompile.guards.kinds minicompile.ir.graph"
 )
 
 

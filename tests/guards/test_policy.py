@@ -5,7 +5,8 @@ import warnings
 import pytest
 
 from minicompile.config import config
-from minicompile.guards.policy import RecentFirst, RecompilePolicy
+from minicompile.guards.policy import RecompilePolicy
+from minicompile.guards.recent import RecentFirst
 
 
 def test_first_call_compiles_and_is_no_recompile():
