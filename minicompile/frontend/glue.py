@@ -84,6 +84,7 @@ class Glue:
         return isinstance(value, ConstantValue) and (value.value is None or type(value.value) is bool)
 
     def _built(self, value: Value) -> str:
+        self.tr.check_remembered(value)
         self._depth += 1
         text = value.build(self)
         self._depth -= 1

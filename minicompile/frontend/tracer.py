@@ -19,7 +19,7 @@ from ..guards.kinds import ClassNamesGuard, DistinctObjectsGuard, Guard, Identit
 from ..guards.torch_state import default_device
 from ..ir.graph import Origin
 from . import observer
-from .breaks import Break, Location, UserError, unsupported, unsupported_call
+from .breaks import Break, Location, Restart, UserError, unsupported, unsupported_call
 from .bytecode import decode
 from .data_dependent import condition
 from .draws import Draws
@@ -76,6 +76,9 @@ class Tracer:
         self.stand_ins: dict[tuple[int, str], Value] = {}
         """Members of modules (id of the module, name) for which torch.func.functional_call has put in others."""
         self._fixed: list[tuple[str, set[int]]] = []
+        self._remembered: dict[int, tuple[Value, Restart]] = {}
+        self.cached_calls: dict[Any, Any] = {}
+        """Calls of functions with a cache: the function's id and keys of its arguments → the call."""
         self.generators: list[GeneratorValue] = []
         self._known: dict[int, tuple[Any, Value]] = {}
         self._anchors: dict[int, ConstSource] = {}
@@ -115,6 +118,7 @@ class Tracer:
         """A value has been changed; for one that existed before the frame, `text` repeats it on the real object."""
         self.epoch += 1
         target, text = value.effect(text)
+        self.check_remembered(value)
         for what, values in self._fixed:
             if target.source is not None or id(value) in values:
                 raise unsupported(f"{what[0].upper()}{what[1:]} changes {value.describe()}, and may run twice.")
@@ -130,6 +134,21 @@ class Tracer:
             yield
         finally:
             self._fixed.pop()
+
+    def remembered_elsewhere(self, value: Value, reason: Break) -> None:
+        """In eager somebody keeps this very object: where it, or what it holds, is changed or leaves the frame, tracing
+        begins again and breaks here."""
+        from .values.checkpointing import reachable
+
+        for part in reachable([value]):
+            is_mutable = isinstance(part, (DictValue, SetValue, ObjectValue)) or getattr(part, "mutable", False)
+            if part.source is None and is_mutable:
+                self._remembered[id(part)] = (part, Restart(self.root_step, reason))
+
+    def check_remembered(self, value: Value) -> None:
+        """Raises Restart for what is kept elsewhere."""
+        if id(value) in self._remembered:
+            raise self._remembered[id(value)][1]
 
     # ---- objects from outside ----
 

@@ -3,22 +3,29 @@
 In: functions with a cache, from outside or made in the frame. Out: their results.
 
 One from outside is asked for real, while tracing and again by a guard at every call: so its cache, with all that it
-remembers and forgets, is the program's own. One made in the frame is traced into, once for each set of arguments.
+remembers and forgets, is the program's own. Where its arguments are sizes that vary it is traced into, if it does
+nothing but compute. One made in the frame is traced into, once for each set of arguments.
 """
 
 from __future__ import annotations
 
 import functools
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ...guards.constants import is_constant
+from ...guards.constants import constant_key, is_constant
 from ...guards.kinds import ConstantGuard
 from ..breaks import unsupported_call
 from ..computed_sources import CallSource
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, OpaqueValue, Value
 from .callables import rule
-from .containers import AttributeDictValue
+from .checkpointing import reachable
+from .constant import ConstantValue, OpenValue
+from .containers import AttributeDictValue, SequenceValue
+from .data_floats import depends_on_data
+from .objects import ObjectValue
+from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -42,16 +49,57 @@ class CachedFunctionValue(OpaqueValue):
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         name = f"{self.obj.__name__}()"
         try:
-            values = [arg.realize(tr).const(tr) for arg in args]
-            named = {key: value.realize(tr).const(tr) for key, value in kwargs.items()}
+            values = [_argument(tr, arg.realize(tr)) for arg in args]
+            named = {key: _argument(tr, value.realize(tr)) for key, value in kwargs.items()}
         except NotConstant:
-            raise unsupported_call(name, "has a cache, and arguments that are no constants") from None
-        call = functools.partial(self.obj, *values, **named)
+            return self._with_open_numbers(tr, name, args, kwargs)
+        call = self._kept_call(tr, values, named)
         result = _for_real(call, name)
-        if not is_constant(result):
-            raise unsupported_call(name, "has a cache, and a result that is no constant")
-        tr.guard(ConstantGuard(CallSource(tr.anchor(call)), result))
-        return tr.constant(result)
+        source = CallSource(tr.anchor(call))
+        if is_constant(result):
+            tr.guard(ConstantGuard(source, result))
+            return tr.constant(result)
+        tr.is_portable = False
+        return tr.wrap(result, source)
+
+    def _kept_call(self, tr: Tracer, values: list[Any], named: dict[str, Any]) -> Any:
+        """The call as an object, one for all calls with these arguments."""
+        key = (id(self.obj), *map(constant_key, values), *((key, constant_key(value)) for key, value in named.items()))
+        return tr.cached_calls.setdefault(key, functools.partial(self.obj, *values, **named))
+
+    def _with_open_numbers(self, tr: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """For sizes that are symbols the function is traced into: what it gives is the same, unless it does more."""
+        inner = getattr(self.obj, "__wrapped__", None)
+        values = [value.realize(tr) for value in (*args, *kwargs.values())]
+        if not isinstance(inner, FunctionType) or not all(_is_plain(tr, value) for value in values):
+            raise unsupported_call(name, "has a cache, and arguments that are no constants")
+        assert self.source is not None
+        with tr.unchanged(f"{name}, which has a cache,", set(map(id, values))):
+            result = tr.wrap(inner, AttrSource(self.source, "__wrapped__")).call(tr, args, kwargs)
+        if any(isinstance(part, TensorValue) for part in reachable([result])):
+            raise unsupported_call(name, "has a cache, and makes tensors of a size that varies")
+        tr.remembered_elsewhere(result, unsupported_call(name, "has a cache, and a result that is changed or goes out"))
+        return result
+
+
+def _argument(tr: Tracer, value: Value) -> Any:
+    """A constant, or an object that is its own key."""
+    if not isinstance(value, ObjectValue) or value.source is None or tr.has_changed(value.obj):
+        return value.const(tr)
+    if value.cls.__hash__ is not object.__hash__ or value.cls.__eq__ is not object.__eq__:
+        raise NotConstant
+    tr.guard_identity(value.source, value.obj)
+    tr.is_portable = False
+    return value.obj
+
+
+def _is_plain(tr: Tracer, value: Value) -> bool:
+    """Whether it is made of numbers, texts, tuples and objects that are their own keys."""
+    if isinstance(value, SequenceValue):
+        return not value.mutable and all(_is_plain(tr, item.realize(tr)) for item in value.elements)
+    if isinstance(value, ObjectValue):
+        return value.cls.__hash__ is object.__hash__ and value.cls.__eq__ is object.__eq__
+    return isinstance(value, (ConstantValue, OpenValue)) and not depends_on_data(value)
 
 
 def _for_real(call: Any, name: str) -> Any:

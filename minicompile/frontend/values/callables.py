@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.library import CustomOpDef
 
-from ...guards.constants import is_numpy_number
+from ...guards.constants import is_constant, is_numpy_number
 from ..breaks import unsupported_call
 from ..directives import allowed_in_graph, constant_results
 from .base import Args, Kwargs, NotConstant, Value, fail
@@ -269,7 +269,8 @@ def is_pure(fn: Any) -> bool:
             return _pure_module(fn)
         if isinstance(owner, type):
             return owner in _PURE_TYPES
-        return type(owner) in _PURE_TYPES or is_numpy_number(owner)
+        is_known = type(owner) is frozenset and is_constant(owner)  # `keyword.iskeyword`
+        return is_known or type(owner) in _PURE_TYPES or is_numpy_number(owner)
     if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return fn.__objclass__ in _PURE_TYPES
     if isinstance(fn, types.MethodWrapperType):

@@ -223,7 +223,7 @@ def _partial(tr: Tracer, obj: functools.partial, source: Source) -> Value:
 def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
     """A builtin function, or a bound method of a builtin object."""
     owner = obj.__self__
-    if owner is None or isinstance(owner, (types.ModuleType, type)) or _is_callable_constant(obj):
+    if owner is None or isinstance(owner, (types.ModuleType, type, frozenset)) or _is_callable_constant(obj):
         return _callable(tr, obj, source)
     if is_generator(owner):
         return outside_draw(tr, obj, source) or _opaque(tr, obj, source)
