@@ -45,6 +45,15 @@ def _table() -> dict[Any, Any]:
     return {**torch._decomp.decomposition_table, **torch._decomp.core_aten_decompositions()}
 
 
+_ROUNDED = frozenset(
+    f"aten::{name}" for name in (
+        "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+    )
+)  # fmt: skip
+"""Operators that compute on integers with weights that are integers, too, in some layouts: ATen does those then."""
+
+
 def decompose(c: Converter, call: Call) -> bool:
     """Convert the call through its decomposition and bind its results. False: nothing was changed."""
     if config.exact or call.func in RULES or has_effect(call.func) or is_view(call.func):
@@ -53,6 +62,8 @@ def decompose(c: Converter, call: Call) -> bool:
         return False
     dtypes = _dtypes(call)
     if (call.func, dtypes) in _HOPELESS or _is_float_of_integers(dtypes):
+        return False
+    if call.func._schema.name in _ROUNDED and not any(d.is_floating_point for d in dtypes[0]):
         return False
     saved, known = len(c.builder.nodes), dict(c.values)
     try:

@@ -17,6 +17,7 @@ import torch
 
 from ..ir.symbols import same_dim, to_dims
 from ..ir.types import contiguous_strides
+from .functional import is_functional
 
 
 class KeptLayouts:
@@ -61,12 +62,14 @@ class _Watched:
         if self.wrapper._version != self.version:
             self.version = self.wrapper._version
             self.is_turned |= bool(args) and args[0] is self.wrapper and _turns(_name(target))
-            self._restore()
+            if self._restore() and args and is_functional(args[0]):
+                torch._sync(args[0])  # a view of it, which has taken over the new strides
 
-    def _restore(self) -> None:
+    def _restore(self) -> bool:
+        """Lay it out as it was; whether that was needed."""
         torch._sync(self.wrapper)
         if self.is_turned or to_dims(self.wrapper.stride()) == to_dims(self.value.stride()):
-            return
+            return False
         torch._disable_functionalization()
         try:
             laid_out = torch.ops.aten.copy.default(self.value, torch._from_functional_tensor(self.wrapper))
@@ -75,11 +78,11 @@ class _Watched:
         torch._functionalize_replace(self.wrapper, laid_out)
         torch._functionalize_commit_update(self.wrapper)
         torch._sync(self.wrapper)
+        return True
 
 
 def _may_change(wrapper: Any) -> bool:
-    is_tensor = isinstance(wrapper, torch.Tensor) and torch._is_functional_tensor(wrapper)
-    return is_tensor and not _is_contiguous(wrapper)
+    return is_functional(wrapper) and not _is_contiguous(wrapper)
 
 
 def _is_contiguous(tensor: Any) -> bool:

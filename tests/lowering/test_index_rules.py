@@ -81,9 +81,15 @@ def test_in_kernels(name: str, layout: str) -> None:
         x = x.t().contiguous().t()
     elif layout == "sliced":
         x = grid(4, 12)[:, ::2]
-    graph = check_function(ONE_TENSOR[name], x)
-    if not (layout != "contiguous" and "roll" in name):  # there fake tensors are wrong about strides
-        assert externs(graph) == []
+    assert externs(check_function(ONE_TENSOR[name], x)) == []
+
+
+@pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_as_in_eager(mode: str, format: torch.memory_format) -> None:
+    """With weights that are integers, in ATen's fast forms; with rounded floats in others."""
+    x = torch.randint(0, 256, (2, 3, 7, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    check_function(lambda x: F.interpolate(x, size=(3, 9), mode=mode), x.contiguous(memory_format=format))
 
 
 def test_a_split_put_together_again_is_the_tensor() -> None:

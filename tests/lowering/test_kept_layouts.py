@@ -90,7 +90,14 @@ def turned_in_place(x):
     return y, y.flatten().add_(1)
 
 
-RESULTS = {f.__name__: f for f in (turned_result, through_a_turned_view, detached, turned_in_place)}
+def shown_again(x):
+    y = x * 2
+    z = y[...]
+    z.masked_fill_(z > 3, 0.5)
+    return z.flatten().add_(1), z, y.flatten().add_(1)
+
+
+RESULTS = {f.__name__: f for f in (turned_result, shown_again, through_a_turned_view, detached, turned_in_place)}
 
 
 @pytest.mark.parametrize("made", [with_gaps, lambda: with_gaps().t(), lambda: with_gaps().clone().t()])
