@@ -52,6 +52,18 @@ def mask_of(n: int) -> Tensor:
     return torch.ones(n, n).tril()
 
 
+@functools.lru_cache
+class Scale:
+    """A class with a cache: one object for each argument."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+
+partly = functools.lru_cache(functools.partial(lambda k, n: [k, n], 2))
+"""It has no name."""
+
+
 def turned(x: Tensor, pattern: str) -> Any:
     recipe = recipe_of(pattern)
     sizes, nothing, counts, product = sizes_of(recipe, tuple(x.shape))
@@ -131,3 +143,10 @@ def test_tensors_that_are_remembered(dynamic: bool) -> None:
         found.append([results, results[0][1] is results[2][1]])
         mask_of.cache_clear()
     assert_same(*found)
+
+
+def test_whatever_is_called_may_have_a_cache() -> None:
+    def fn(x: Tensor) -> Any:
+        return x * Scale(3).k + partly(5)[1], Scale(3) is Scale(3)
+
+    assert_same(minicompile.compile(fn, backend="eager", fullgraph=True)(torch.ones(3)), fn(torch.ones(3)))

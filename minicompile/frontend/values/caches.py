@@ -47,7 +47,7 @@ class CachedFunctionValue(OpaqueValue):
         return hasattr(self.obj, name)
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        name = f"{self.obj.__name__}()"
+        name = f"{getattr(self.obj, '__name__', 'a function')}()"
         try:
             values = [_argument(tr, arg.realize(tr)) for arg in args]
             named = {key: _argument(tr, value.realize(tr)) for key, value in kwargs.items()}
