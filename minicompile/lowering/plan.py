@@ -13,7 +13,7 @@ import torch
 
 from ..ir.call_plan import CallPlan, Own, View, Whole, Write
 from ..ir.retyped import lazy_bit, offset_between
-from ..ir.symbols import to_dim
+from ..ir.symbols import same_dim, to_dim, to_dims
 from ..ir.types import TensorType
 from ..torch_compat import storage_id
 from .errors import LoweringError
@@ -144,6 +144,8 @@ class _Planner:
         offset = to_dim(offset_between(out, base))
         if not of_input and not _is_inside(out, base):
             raise LoweringError("outputs share memory that none of them covers")
+        if of_input and out.requires_grad and _repeats(self.trace.inputs[index]):
+            raise LoweringError("an output is a view of an expanded input, whose elements' gradients differ")
         detached = base.requires_grad and not out.requires_grad
         return View(of_input, index, _type_of(out), offset, detached, id(out), out.dtype is not base.dtype, lazy)
 
@@ -178,6 +180,13 @@ def is_plain_view(out: Any, base: Any) -> bool:
             return False
         node = node.next_functions[0][0]
     return node is not None
+
+
+def _repeats(value: torch.Tensor) -> bool:
+    """Whether elements share an address: `as_strided` cannot tell which of them a view shows, and would give each the
+    mean of their gradients."""
+    places = zip(to_dims(value.shape), to_dims(value.stride()), strict=True)
+    return any(same_dim(stride, 0) and not same_dim(size, 1) for size, stride in places)
 
 
 def _is_inside(out: Any, base: Any) -> bool:

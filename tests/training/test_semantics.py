@@ -3,6 +3,8 @@ gradients, layouts of tangents, retained graphs."""
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -158,6 +160,18 @@ def test_an_output_changed_in_place_that_backward_needs_is_refused() -> None:
         result.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+@pytest.mark.parametrize("function", [lambda x: x.t(), lambda x: x[0], lambda x: (x * 2, x.view(2, 2, 3))[1]])
+def test_views_of_an_expanded_leaf_have_gradients_of_their_own(function) -> None:
+    x = torch.randn(3).expand(4, 3).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in eager, which is said once
+        result = minicompile.compile(function)(x)
+    weight = torch.arange(1.0, 1.0 + result.numel()).view(result.shape)
+    (gradient,) = torch.autograd.grad((result * weight).sum(), x)
+    (wanted,) = torch.autograd.grad((function(x) * weight).sum(), x)
+    assert torch.equal(gradient, wanted)
 
 
 # --- gradients that are missing --------------------------------------------------------------------------------------
