@@ -20,7 +20,7 @@ from .cpp_scans import ScanPrinter, has_scan
 from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Batch, Kernel, lane_axis
 from .pieces import pieces_by_rows
-from .row_pairs import AT_ONCE, pair_axis, paired
+from .row_pairs import joined, several
 
 LARGE_MEMBER = 4 * GRAIN
 """Elements from which a member of a batch is worth all threads."""
@@ -98,7 +98,7 @@ def _printer(kernel: Kernel) -> RowPrinter:
 
 
 def _row_printer(kernel: Kernel) -> RowPrinter:
-    """For one row at a time, or for two."""
+    """For one row at a time, or for several."""
     rows = RowPrinter(kernel)
-    axis = pair_axis(rows)
-    return rows if axis is None else RowPrinter(paired(kernel, axis), AT_ONCE)
+    found = several(rows)
+    return rows if found is None else RowPrinter(joined(kernel, *found), found[1])

@@ -42,18 +42,24 @@ COSTLIEST = 8
 """Cost (op table's) of an element's work up to which waiting for additions, not the work, sets the pace."""
 
 
-def pay(axis: Axis, loop: Sequence[Value]) -> bool:
-    """Whether a loop along this axis is long and light enough, and does nothing but reduce."""
+def pay(axis: Axis, loop: Sequence[Value], rows: int) -> bool:
+    """Whether a loop along this axis is long and light enough, and does nothing but reduce; `rows` of them at once."""
     reduced = [value for value in loop if value.op == "reduce"]
     light = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) <= COSTLIEST
     whole = axis.hint % STEP == 0 or axis.hint >= 3 * STEP  # beside two steps, the work on the rest is too much: 1.1
-    return 0 < len(reduced) <= 2 and light and whole and axis.hint >= SHORTEST
+    return 0 < len(reduced) <= max(2, rows) and light and whole and axis.hint >= SHORTEST
 
 
-def run_length(axis: Axis) -> int:
-    """Elements of a run along this axis: where its size is not known, as many whole steps as what was seen has."""
+def width(rows: int) -> int:
+    """Bytes of an accumulator's lanes, where so many rows share the registers."""
+    return BYTES if rows <= 2 else BYTES // rows
+
+
+def run_length(axis: Axis, rows: int) -> int:
+    """Elements of a run along this axis: where its size is not known, as many whole steps as what was seen has. Lanes
+    that are fewer, for many rows, take as many elements each."""
     if axis.hint > WHOLE:
-        return RUN
+        return RUN * width(rows) // BYTES
     return axis.size if isinstance(axis.size, int) else -(-axis.hint // STEP) * STEP
 
 
@@ -65,10 +71,12 @@ def print_run(
     accumulators: Sequence[Accumulator],
     body: Callable[[], None],
     fetch: Callable[[str, str], None],
+    width: int,
 ) -> None:
     """The loops of one run, from `begin` to `end`, into its declared `run_…`. `body` prints one element's work, `fetch`
-    asks memory for what elements stand for: a step at a time, since for a run at once the processor stops."""
-    lanes = BYTES // min(acc.value.dtype.itemsize for acc in accumulators)
+    asks memory for what elements stand for: a step at a time, since for a run at once the processor stops. `width`: of
+    an accumulator's lanes, in bytes."""
+    lanes = width // min(acc.value.dtype.itemsize for acc in accumulators)
     for acc in accumulators:
         out.add(*acc.declare_lanes(lanes))
     whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"

@@ -11,6 +11,17 @@ static inline int64_t mc_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t mc_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a < 0) != (b < 0))); }
 static inline int64_t mc_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + ((r != 0) & ((r < 0) != (b < 0)) ? b : 0); }
 
+//@ mc_tile
+// How wide tiles of `lanes` lanes are, of which `others` sets go to the threads: so that each thread has as many as the next,
+// from `least` to `most`, in whole cache lines.
+extern "C" int omp_get_max_threads();
+static inline int64_t mc_tile(int64_t lanes, int64_t others, int64_t least, int64_t most) {
+  const int64_t team = omp_get_max_threads(), threads = others < 1 || others >= team ? 1 : (team + others - 1) / others;
+  const int64_t rounds = (lanes + threads * most - 1) / (threads * most), tiles = threads * (rounds < 1 ? 1 : rounds);
+  const int64_t width = (lanes + tiles * 64 - 1) / (tiles * 64) * 64;
+  return width < least ? least : width;
+}
+
 //@ mc_check_index
 // The index, plus `wrap` if it is negative; or 0, with a note in *bad, for one outside of 0 … n - 1.
 static inline int64_t mc_check_index(int64_t i, int64_t n, int64_t wrap, int *bad) {

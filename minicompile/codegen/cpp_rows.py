@@ -395,12 +395,12 @@ class RowPrinter:
             return cpp_softmaxes.BLOCK
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
         if self.has_lanes(self.inner[-1], k, loop):
-            return cpp_lanes.run_length(self.inner[-1])
+            return cpp_lanes.run_length(self.inner[-1], self.at_once)
         return BLOCK if not rounds or self.has_block_calls(k, loop) else RUN
 
     def has_lanes(self, axis: Axis | None, k: int, loop: Sequence[Value]) -> bool:
         """Whether the loop keeps an accumulator for each lane (cpp_lanes.py); one of a form of its own does not."""
-        return axis is not None and self.is_plain(k, loop) and cpp_lanes.pay(axis, loop)
+        return axis is not None and self.is_plain(k, loop) and cpp_lanes.pay(axis, loop, self.at_once)
 
     def is_plain(self, k: int, loop: Sequence[Value]) -> bool:
         """Whether one element after the other is computed, each by itself, in the usual forms of functions."""
@@ -458,7 +458,8 @@ class RowPrinter:
             BlockLoop(self, axis, k, loop, self.has_block_calls(k, loop)).print(begin, end, part.accumulators, far)
         elif self.has_lanes(axis, k, loop):
             fetch = partial(self.fetch_ahead, axis, k=k)
-            cpp_lanes.print_run(self.out, axis, begin, end, part.accumulators, partial(self._block, loop, k), fetch)
+            body, width = partial(self._block, loop, k), cpp_lanes.width(self.at_once)
+            cpp_lanes.print_run(self.out, axis, begin, end, part.accumulators, body, fetch, width)
         else:
             self._element_loop(axis, part, scans)
         self.is_fast = False

@@ -1,4 +1,4 @@
-"""Two rows at a time: right for the first and last row, for every parity of the sizes, and used only where it pays."""
+"""Several rows at a time: right for the first and last row, for every parity of sizes, and used only where it pays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile.codegen import row_pairs
+from minicompile.codegen.cpp_traffic import FETCHED
 
 from ..support import assert_as_accurate
 
@@ -129,6 +130,27 @@ def test_threads_from_as_many_elements_as_before() -> None:
     assert "omp parallel" not in source(norm, torch.randn(32, 512))
 
 
+SUMS = {"sum": lambda x: x.sum(-1), "mean": lambda x: x.mean(-1), "squares": lambda x: (x * x).sum(-1),
+        "with a result": lambda x: x.sum(-1) * 2 + 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("fn", SUMS.values(), ids=list(SUMS))
+def test_sums_of_long_rows_four_at_a_time(fn: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    for shape in ((256, 4133), (2, 128, 4096), (258, 4133), (257, 4096), (4, 300000)):
+        torch.manual_seed(len(shape))
+        x = torch.randn(shape, dtype=dtype)
+        x[0, 0], x[-1, -1] = 100, -100
+        compiled = minicompile.compile(lambda x: fn(x), dynamic=False)
+        if dtype is torch.float64:
+            torch.testing.assert_close(compiled(x), fn(x))
+        else:
+            assert_as_accurate(compiled(x), fn(x), fn(x.double()))
+        text = compiled.entries[-1].graphs[0].compiled.native_source
+        assert (text.count("alignas(64) float lanes_") == row_pairs.STREAMS) == (
+            dtype is torch.float32 and shape[-2] % row_pairs.STREAMS == 0 and x.nbytes >= FETCHED)
+
+
 def test_used_where_it_pays_and_nowhere_else() -> None:
     def pairs(fn: Callable[[Tensor], object], *size: int) -> bool:
         return f"p0 < {size[0]};" not in source(fn, torch.randn(size))
@@ -138,3 +160,6 @@ def test_used_where_it_pays_and_nowhere_else() -> None:
     assert not pairs(lambda x: F.layer_norm(x, x.shape[1:]), 8192, 256), "fetched ahead from memory"
     assert not pairs(lambda x: F.rms_norm(x, x.shape[1:]), 64, 256), "one wait"
     assert not pairs(lambda x: F.layer_norm(x.exp(), x.shape[1:]), 64, 256), "much work"
+    assert pairs(lambda x: x.sum(1), 1024, 1024) and not pairs(lambda x: x.sum(1), 512, 1024), "in cache"
+    assert not pairs(lambda x: x.sum(1), 1025, 1024) and not pairs(lambda x: x.sum(1), 2048, 512), "a part of a page"
+    assert not pairs(lambda x: x.amax(1), 1024, 1024) and not pairs(lambda x: x.exp().sum(1), 1024, 1024)
