@@ -84,7 +84,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'minicompile' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    from .runtime.collector import paused
+
+    with paused():
+        value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
 

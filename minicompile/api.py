@@ -263,18 +263,20 @@ def _context_maker(
     options: dict[str, Any] | None,
     verify: bool | Literal["warn"],
 ) -> Callable[[Any], CompileContext]:
-    from .backends import resolve
+    with paused():
+        from .backends import resolve
 
     backend_fn = resolve(backend, mode=mode, options=options, strict=fullgraph)
 
     def make(fn: Any) -> CompileContext:
         from .config import config
         from .frontend.start import make_context
-        from .frontend.verify import checked_run, verified
 
         is_dynamic = dynamic if dynamic is not None else config.dynamic
         if not verify and not config.verify:
             return make_context(fn, backend_fn, dynamic=is_dynamic, fullgraph=fullgraph)
+        from .frontend.verify import checked_run, verified
+
         warn = verify == "warn" and not config.verify
         context = make_context(fn, verified(backend_fn, warn=warn), dynamic=is_dynamic, fullgraph=fullgraph)
         context.first_run = checked_run(warn)

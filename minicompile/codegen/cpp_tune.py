@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..errors import CompileError, KernelError
+from ..ir.laid_out import strided
 from ..logs import Log
 from ..runtime import cache, cpu
 from ..runtime.compiler import compiler
@@ -154,8 +155,6 @@ def _turn(kernel: Callable[..., None], args: Sequence[Any], count: int) -> float
 
 def _copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copies that lie as the tensors do; what is one memory stays one. Raises RuntimeError where that can't be."""
-    from ..ir.eager_ops import strided  # the op table is not for those who only recall a graph
-
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # address → what was there, and its copy
     for tensor in tensors:
         with torch.no_grad():

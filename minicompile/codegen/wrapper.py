@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from ..ir.eager_ops import strided
 from ..ir.graph import BufferView, Graph, InputView, Node
+from ..ir.laid_out import strided
 from ..ir.ops import CREATION
 from ..ir.retyped import view_as
 from ..ir.symbols import dim_text, evaluate, free_symbols

@@ -15,8 +15,7 @@ import functools
 import hashlib
 import sys
 import types
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -42,8 +41,7 @@ class NotPortable(Exception):
     """The object cannot be found again in another process, or is not the same there."""
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(NamedTuple):
     """Attribute `path` of an imported module, and the fingerprint of what is there."""
 
     module: str
@@ -52,10 +50,15 @@ class Name:
 
 
 class Names:
-    """Names objects and finds named ones; remembers fingerprints, so it is for one point in time."""
+    """Names objects and finds named ones; remembers what it has seen, so it is for one point in time.
+
+    An object has one `Name`, however often it is asked for: pickle stores that once.
+    """
 
     def __init__(self) -> None:
         self._prints: dict[int, tuple[Any, str]] = {}
+        self._named: dict[int, tuple[Any, Name]] = {}
+        self._found: dict[int, tuple[Name, Any]] = {}
         self._members: dict[type, str] = {}  # of a class alone: nn.Module's stand in each of its heirs' fingerprints
 
     def can_name(self, obj: Any) -> bool:
@@ -63,6 +66,11 @@ class Names:
 
     def of(self, obj: Any) -> Name:
         """Raises NotPortable for an object without a name."""
+        if id(obj) not in self._named:
+            self._named[id(obj)] = (obj, self._name(obj))
+        return self._named[id(obj)][1]
+
+    def _name(self, obj: Any) -> Name:
         for module, path in _places(obj):
             if _at(module, path) is obj:
                 return Name(module, path, self.fingerprint(obj))
@@ -70,6 +78,11 @@ class Names:
 
     def find(self, name: Name) -> Any:
         """Raises NotPortable if there is nothing of that name here, or something else."""
+        if id(name) not in self._found:
+            self._found[id(name)] = (name, self._object(name))
+        return self._found[id(name)][1]
+
+    def _object(self, name: Name) -> Any:
         obj = _at(name.module, name.path)
         if obj is None or not self.can_name(obj) or self.fingerprint(obj) != name.fingerprint:
             raise NotPortable(f"{name.module}.{'.'.join(name.path)} is not what it was")

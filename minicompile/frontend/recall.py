@@ -19,9 +19,8 @@ import hashlib
 import json
 import logging
 import time
-from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
@@ -56,8 +55,7 @@ _DIGEST = 32
 _DEPTH = 4
 
 
-@dataclass
-class StoredEntry:
+class StoredEntry(NamedTuple):
     """An entry as it lies on disk.
 
     Attributes:
@@ -76,8 +74,7 @@ class StoredEntry:
     details: bytes
 
 
-@dataclass
-class StoredDetails:
+class StoredDetails(NamedTuple):
     """What nobody needs who only calls the entry. `causes`: for each guard the user's line that made it one."""
 
     guards: list[Any]

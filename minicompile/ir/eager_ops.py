@@ -15,12 +15,13 @@ from typing import Any
 import torch
 
 from .called_operators import Flattened, FromOwnStart, FromState, Recording, SavingState
+from .laid_out import strided
 from .ops import POINTWISE, REDUCTIONS, SCANS
 from .reference import gather as _gather
 from .reference import pointwise
 from .retyped import view_as
 
-__all__ = ["Flattened", "FromOwnStart", "FromState", "Recording", "SavingState"]
+__all__ = ["Flattened", "FromOwnStart", "FromState", "Recording", "SavingState", "strided"]
 
 
 def __getattr__(name: str) -> Callable[..., torch.Tensor]:
@@ -54,13 +55,6 @@ def gather(
 def backwards(x: torch.Tensor, dim: int, start: int, length: int, step: int) -> torch.Tensor:
     """`length` elements along `dim` from `start` on, by a negative step."""
     return x.index_select(dim, torch.arange(length, device=x.device) * step + start)
-
-
-def strided(x: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """A copy of the values laid out by `strides`; dimensions of stride 0 share their elements."""
-    core = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
-    result = torch.empty_strided(core.shape, tuple(strides), dtype=x.dtype, device=x.device).copy_(core)
-    return result.as_strided(x.shape, tuple(strides))
 
 
 def view(

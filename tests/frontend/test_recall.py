@@ -412,7 +412,7 @@ class Block(nn.Module):
     def forward(self, x):
         for linear in self.linears:
             x = x + torch.nn.functional.gelu(linear(self.norm(x)))
-        return x
+        return torch.relu(torch.nn.functional.conv2d(x[None, None], torch.ones(2, 1, 3, 3)))
 torch.manual_seed(0)
 block, x = Block().eval(), torch.randn(3, 8)
 compiled = minicompile.compile(block)
