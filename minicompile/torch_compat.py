@@ -152,11 +152,11 @@ def lies_channels_last(tensor: torch.Tensor) -> bool:
     return suggest_memory_format(tensor) is not torch.contiguous_format
 
 
-def channels_last_strides(shape: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Dense strides over four or five dimensions, with the channels last."""
-    from torch._prims_common import make_channels_last_strides_for
+def dense_strides(shape: tuple[Any, ...], channels_last: bool) -> tuple[Any, ...]:
+    """Of sizes that may be torch's symbolic ones; with the channels last only for four or five dimensions."""
+    from torch._prims_common import make_channels_last_strides_for, make_contiguous_strides_for
 
-    return tuple(make_channels_last_strides_for(shape))
+    return tuple((make_channels_last_strides_for if channels_last else make_contiguous_strides_for)(shape))
 
 
 def enter_attention_kernels(backends: tuple[int, ...], set_priority: bool) -> Any:

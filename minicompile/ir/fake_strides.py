@@ -16,8 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..torch_compat import (
-    channels_last_strides,
     data_symbols,
+    dense_strides,
     elementwise_strides,
     infer_size,
     is_known_contiguous,
@@ -27,7 +27,6 @@ from .eager_refusals import refuse
 from .fake_checks import check
 from .fake_versions import run_and_count
 from .symbols import dims_product
-from .types import contiguous_strides
 
 Strides = tuple[Any, ...]
 
@@ -39,13 +38,13 @@ def _elementwise(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
 
 
 def _contiguous(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
-    return contiguous_strides(tuple(result.shape))
+    return dense_strides(tuple(result.shape), False)
 
 
 def _suggested(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:
     """Contiguous, or channels last where the first argument lies so."""
     is_last = result.dim() in (4, 5) and not is_known_contiguous(args[0]) and lies_channels_last(args[0])
-    return channels_last_strides(tuple(result.shape)) if is_last else contiguous_strides(tuple(result.shape))
+    return dense_strides(tuple(result.shape), is_last)
 
 
 def _rolled(result: torch.Tensor, args: tuple[Any, ...]) -> Strides:

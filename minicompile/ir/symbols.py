@@ -95,6 +95,15 @@ def same_dim(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
+def quotient(dim: Any, divisor: int) -> Any:
+    """`dim // divisor`, as torch writes it where it is symbolic: sympy's own floor is no expression of sizes."""
+    if is_static(dim):
+        return dim // divisor
+    from torch.utils._sympy.functions import FloorDiv
+
+    return FloorDiv(dim, divisor)
+
+
 def dims_product(dims: Any) -> Any:
     result: Any = 1
     for dim in dims:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Node
+from ..ir.symbols import quotient
 from ..ir.types import TensorType, contiguous_strides, dtype_kind
 from .errors import NotConvertible
 from .rules import rule
@@ -58,7 +59,7 @@ def group_norm(
 ) -> list[Node | None]:
     _float_only(x)
     shape = x.tensor.shape
-    grouped = c.reshape(c.upcast(x), (n, groups, channels // groups, pixels))
+    grouped = c.reshape(c.upcast(x), (n, groups, quotient(channels, groups), pixels))
     variance, mean = variance_of(c, grouped, (2, 3), 0)
     rstd = c.rsqrt(c.add(variance, eps))
     normal = c.reshape(c.mul(c.sub(grouped, mean), rstd), shape)

@@ -65,6 +65,17 @@ FRACTIONS = {
 }
 
 
+def test_groups_of_a_varying_number_of_channels() -> None:
+    def function(x: Tensor) -> Tensor:
+        return F.group_norm(x, 2)
+
+    compiled = minicompile.compile(function, dynamic=True, fullgraph=True)
+    with minicompile.config.patch(strict=True):
+        for shape in ((2, 8, 5), (3, 6, 4)):
+            x = torch.randn(shape)
+            assert_same(compiled(x), function(x))
+
+
 def _running_variance(x: Tensor) -> Tensor:
     variance = torch.ones(x.shape[1])
     F.batch_norm(x, torch.zeros(x.shape[1]), variance, training=True)

@@ -167,3 +167,25 @@ def test_programs_have_eagers_strides(name: str, first: str, second: str) -> Non
     for one, other in zip(want, got, strict=True):
         torch.testing.assert_close(other, one)
         assert other.stride() == one.stride()
+
+
+SYMBOLIC = {
+    "contiguous": lambda a: (torch.pow(2.0, a), a.roll(1, 0)),
+    "gradients": lambda a: torch.ldexp(a, a.detach()),
+    "norm": lambda a: torch.nn.functional.batch_norm(a, None, None, training=True),
+    "channels": lambda a: torch.channel_shuffle(a[None, :, None], 5).roll(1, 1),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+@pytest.mark.parametrize("layout", ["plain", "transposed"])
+def test_symbolic_sizes(name: str, layout: str) -> None:
+    compiled = minicompile.compile(SYMBOLIC[name], dynamic=True)
+    with minicompile.config.patch(strict=True):
+        for size in (5, 10):
+            x = LAYOUTS[layout](torch.rand(size, size, generator=torch.Generator().manual_seed(1))).requires_grad_()
+            want, got = (torch.utils._pytree.tree_leaves(f(x)) for f in (SYMBOLIC[name], compiled))
+            for one, other in zip(want, got, strict=True):
+                torch.testing.assert_close(other, one)
+                assert other.stride() == one.stride()
+                other.sum().backward(retain_graph=True)
