@@ -37,14 +37,23 @@ static inline void mc_stream(void *target, const void *source, int64_t bytes) { 
 #endif
 
 //@ mc_transpose mc_square
-// to[a * along + b] = from[a + b * stride] for a < rows, b < columns: a tile that is read as it lies. In AVX-512 by squares of as
-// many vectors as one has elements: each round interleaves vectors i and i + N / 2, a perfect shuffle of the whole square, and
+// to[a * along + b] = from[a + b * stride] for a < rows, b < columns: a tile that is read as it lies. In AVX-512 and AVX2 by squares
+// of as many vectors as one has elements: each round interleaves vectors i and i + N / 2, a perfect shuffle of the whole square, and
 // log2 N perfect shuffles of N × N elements transpose them.
 template <class T> static inline void mc_square(const T *, int64_t, T *, int64_t) {}
 #if defined(__AVX512F__) && !defined(__clang__)
+#define MC_BYTES 64
+#define MC_LOW_FLOATS {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}
+#define MC_LOW_DOUBLES {0, 8, 1, 9, 2, 10, 3, 11}
+#elif defined(__AVX2__) && !defined(__clang__)
+#define MC_BYTES 32
+#define MC_LOW_FLOATS {0, 8, 1, 9, 2, 10, 3, 11}
+#define MC_LOW_DOUBLES {0, 4, 1, 5}
+#endif
+#ifdef MC_BYTES
 template <int N, class T, class I> static inline void mc_square(const T *from, int64_t stride, T *to, int64_t along, I low, I high) {
-  typedef T vector __attribute__((vector_size(64)));
-  typedef T unaligned __attribute__((vector_size(64), aligned(sizeof(T))));
+  typedef T vector __attribute__((vector_size(MC_BYTES)));
+  typedef T unaligned __attribute__((vector_size(MC_BYTES), aligned(sizeof(T))));
   vector x[N], y[N];
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) x[i] = *(const unaligned *)(from + i * stride);
@@ -62,14 +71,14 @@ template <int N, class T, class I> static inline void mc_square(const T *from, i
   for (int i = 0; i < N; ++i) *(unaligned *)(to + i * along) = x[i];
 }
 static inline void mc_square(const float *from, int64_t stride, float *to, int64_t along) {
-  typedef int32_t index __attribute__((vector_size(64)));
-  const index low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  mc_square<16>(from, stride, to, along, low, low + 8);
+  typedef int32_t index __attribute__((vector_size(MC_BYTES)));
+  const index low = MC_LOW_FLOATS;
+  mc_square<MC_BYTES / 4>(from, stride, to, along, low, low + MC_BYTES / 8);
 }
 static inline void mc_square(const double *from, int64_t stride, double *to, int64_t along) {
-  typedef int64_t index __attribute__((vector_size(64)));
-  const index low = {0, 8, 1, 9, 2, 10, 3, 11};
-  mc_square<8>(from, stride, to, along, low, low + 4);
+  typedef int64_t index __attribute__((vector_size(MC_BYTES)));
+  const index low = MC_LOW_DOUBLES;
+  mc_square<MC_BYTES / 8>(from, stride, to, along, low, low + MC_BYTES / 16);
 }
 static inline void mc_square(const int32_t *from, int64_t stride, int32_t *to, int64_t along) {
   mc_square((const float *)from, stride, (float *)to, along);
@@ -77,7 +86,7 @@ static inline void mc_square(const int32_t *from, int64_t stride, int32_t *to, i
 static inline void mc_square(const int64_t *from, int64_t stride, int64_t *to, int64_t along) {
   mc_square((const double *)from, stride, (double *)to, along);
 }
-#define MC_SQUARE(T) (sizeof(T) >= 4 ? 64 / (int64_t)sizeof(T) : 0)
+#define MC_SQUARE(T) (sizeof(T) >= 4 ? MC_BYTES / (int64_t)sizeof(T) : 0)
 #else
 #define MC_SQUARE(T) (int64_t)0
 #endif
