@@ -94,6 +94,11 @@ def operands(dtype: torch.dtype, count: int) -> tuple[torch.Tensor, torch.Tensor
     return x.to(CUDA, dtype), torch.randint(50, (count,), device=CUDA), rows.to(CUDA, dtype)
 
 
+def error_of_eager(function, x, i, rows, right) -> float:
+    """The largest of one run: atomic additions come in another order each time, and are rounded in it."""
+    return float((function(x.clone(), i, rows).double() - right).abs().max())
+
+
 @on_gpu
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -109,7 +114,7 @@ def test_sums_are_eager_s(name: str, dtype: torch.dtype, deterministic: bool) ->
             got, want = minicompile.compile(function)(ours, i, rows), function(theirs, i, rows)
             right = function(exact, i, rows.double())
             assert got.dtype == want.dtype and got.stride() == want.stride()
-            bound = 2 * (want.double() - right).abs().max() + 1e-4
+            bound = 2 * max(error_of_eager(function, x, i, rows, right) for _ in range(5)) + 1e-4
             assert (got.double() - right).abs().max() <= bound and (ours.double() - exact).abs().max() <= bound
     finally:
         torch.use_deterministic_algorithms(before)
