@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from ..ir.ops import POINTWISE
 from ..ir.symbols import dim_text, dims_product
+from .cpp_lanes import cost_of
 from .cpp_reduce import Accumulator
 from .cpp_rows import RECOMPUTE, RowPrinter
 from .cpp_text import CPP_TYPES
@@ -36,6 +36,8 @@ KEPT_BYTES = 1 << 18
 RUN = 16
 """Elements of a column that are added in float before they go into a double."""
 
+LANE_BYTES = 4
+"""Bytes of a tile's arrays for each byte of an accumulator: the run's, the total's, which may be wider, the result."""
 
 AT_ONCE = 4
 """Rows that a light loop adds up at once; the processor's own prefetcher follows each of them."""
@@ -43,13 +45,7 @@ AT_ONCE = 4
 
 def is_light(loop: Sequence[Value]) -> bool:
     """Whether a row's work is so little that memory, and the accumulators' way to L1 and back, set the pace."""
-    cost = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE)
-    return sum(value.op == "reduce" for value in loop) == 1 and cost <= 2
-
-
-def _lane_bytes(reduced: Value) -> int:
-    """Of a tile's arrays: the run's, the total's, which may be wider, the result's; an extremum's place has its own."""
-    return (8 if reduced.attrs["kind"].startswith("arg") else 4) * reduced.dtype.itemsize
+    return sum(value.op == "reduce" for value in loop) == 1 and cost_of(loop) <= 2
 
 
 class ColumnPrinter(RowPrinter):
@@ -71,7 +67,7 @@ class ColumnPrinter(RowPrinter):
 
     def _widest(self) -> int:
         """Lanes whose arrays fit L1."""
-        return L1 // sum(_lane_bytes(value) for value in self.kernel.body if value.op == "reduce")
+        return L1 // sum(LANE_BYTES * value.dtype.itemsize for value in self.kernel.body if value.op == "reduce")
 
     def plan(self) -> Stages:
         size = self.kernel.size("reduce")

@@ -42,10 +42,15 @@ COSTLIEST = 8
 """Cost (op table's) of an element's work up to which waiting for additions, not the work, sets the pace."""
 
 
+def cost_of(loop: Sequence[Value]) -> int:
+    """Of an element's work, by the op table."""
+    return sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE)
+
+
 def pay(axis: Axis, loop: Sequence[Value], rows: int) -> bool:
     """Whether a loop along this axis is long and light enough, and does nothing but reduce; `rows` of them at once."""
     reduced = [value for value in loop if value.op == "reduce"]
-    light = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) <= COSTLIEST
+    light = cost_of(loop) <= COSTLIEST
     whole = axis.hint % STEP == 0 or axis.hint >= 3 * STEP  # beside two steps, the work on the rest is too much: 1.1
     return 0 < len(reduced) <= max(2, rows) and light and whole and axis.hint >= SHORTEST
 

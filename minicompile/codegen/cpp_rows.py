@@ -15,7 +15,7 @@ from typing import Literal
 
 import torch
 
-from ..ir.ops import POINTWISE, SCANS
+from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
 from . import cpp_gathers, cpp_lanes, cpp_softmaxes, cpp_squares
@@ -416,7 +416,7 @@ class RowPrinter:
         if self.has_block_calls(k, loop):
             return True
         reduces = any(value.op == "reduce" for value in loop)
-        heavy = sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE) > COSTLIEST
+        heavy = cpp_lanes.cost_of(loop) > COSTLIEST
         travels = any(map(self.traffic.streams, loop)) or bool(self.traffic.ahead(k))
         return travels and not reduces and not heavy
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..ir.ops import POINTWISE
-from .cpp_lanes import COSTLIEST
+from .cpp_lanes import COSTLIEST, cost_of
 from .cpp_text import has_fast_form
 from .kernel_ir import Affine, Axis, Kernel, Value
 
@@ -75,11 +74,7 @@ def _waits(rows: RowPrinter) -> bool:
 def _is_light(loop: list[Value]) -> bool:
     """Whether the loop has registers, and time, for a second row; one that only stores waits for nothing."""
     reduced = sum(value.op == "reduce" for value in loop)
-    return reduced == 0 or reduced == 1 and WAITING * _cost(loop) <= COSTLIEST
-
-
-def _cost(loop: list[Value]) -> int:
-    return sum(POINTWISE[value.op].cost for value in loop if value.op in POINTWISE)
+    return reduced == 0 or reduced == 1 and WAITING * cost_of(loop) <= COSTLIEST
 
 
 def _streams(rows: RowPrinter) -> bool:
@@ -89,7 +84,7 @@ def _streams(rows: RowPrinter) -> bool:
     loop = rows.stages.loops[0]
     loads = [value for value in loop if value.op == "load"]
     sums = [value for value in loop if value.op == "reduce" and value.attrs["kind"] == "sum"]
-    plain = len(loads) == len(sums) == 1 and _cost(loop) <= 1 and rows.has_lanes(rows.inner[0], 0, loop)
+    plain = len(loads) == len(sums) == 1 and cost_of(loop) <= 1 and rows.has_lanes(rows.inner[0], 0, loop)
     return plain and _is_long(rows, loads[0])
 
 

@@ -213,6 +213,18 @@ def _callable_name(obj: Any) -> str:
     return f"{name}()" if isinstance(name, str) else f"a {type(obj).__name__}"
 
 
+def found_by_reading(tr: Tracer, owner: Value, name: str) -> Value | None:
+    """An attribute, or None where code of the program, which finds it, says by AttributeError that there is none."""
+    from ..breaks import UserError
+
+    try:
+        return owner.getattr(tr, name)
+    except UserError as error:
+        if not issubclass(error.cls, AttributeError):
+            raise
+        return None
+
+
 def fail(error: BaseException, *, is_exact: bool = False) -> NoReturn:
     """Report an error that is the interpreted program's own. `is_exact`: its arguments are those that eager gives."""
     from ..breaks import UserError

@@ -20,7 +20,7 @@ from ..breaks import UserError
 from ..class_lookup import MISSING, static_lookup
 from ..computed_sources import CallSource
 from ..sources import AttrSource, InstanceDictSource, ItemSource
-from .base import Args, Kwargs, Lazy, Value, fail
+from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading
 from .callables import CallableValue, rule
 from .constant import ConstantValue, specialized
 from .containers import AttributeDictValue, DictValue
@@ -315,13 +315,7 @@ class ObjectValue(Value):
         return self.attribute_or_none(tr, name) is not None
 
     def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
-        """Code of the program that finds attributes says that there is none by raising AttributeError."""
-        try:
-            return self.getattr(tr, name)
-        except UserError as error:
-            if not issubclass(error.cls, AttributeError):
-                raise
-            return None
+        return found_by_reading(tr, self, name)
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         setter = self.accessor(tr, "__setattr__")

@@ -8,9 +8,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import UserError
 from ..sources import AttrSource
-from .base import Args, Kwargs, Lazy, Value, fail
+from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading
 from .callables import CallableValue, has_rule, rule
 from .classes import ClassValue
 from .constant import ConstantValue
@@ -50,12 +49,7 @@ class SuperValue(Value):
         return self.attribute_or_none(tr, name) is not None
 
     def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
-        try:
-            return self.getattr(tr, name)
-        except UserError as error:
-            if not issubclass(error.cls, AttributeError):
-                raise
-            return None
+        return found_by_reading(tr, self, name)
 
     def _of_metaclass(self, tr: Tracer, owner: ClassValue, name: str) -> Value:
         """In a method of a metaclass, where the owner is an object of it."""
