@@ -171,12 +171,15 @@ def _with_reproducer(
     target: str,
     options: dict[str, Any] | None,
 ) -> BackendError:
-    """The same error, with the path of a script that shows it."""
+    """The same error, with the path of a script that shows it, where one can be written."""
     from .config import config
     from .inspect.debug import write_repro
 
     assert config.debug_dir is not None
-    path = write_repro(config.debug_dir, gm, example_inputs, error.stage, error.original, target, options)
+    try:
+        path = write_repro(config.debug_dir, gm, example_inputs, error.stage, error.original, target, options)
+    except OSError:
+        return error
     found = BackendError(error.stage, error.original, path)
     found.__cause__ = error.__cause__
     return found

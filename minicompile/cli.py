@@ -1,12 +1,13 @@
 """The command line: `minicompile demo | doctor | explain | compare | explore | trace | compile-only | cache`.
 
-In: arguments. Out: rich tables on the terminal, files where asked. argparse does the reading; each command is one
-function.
+In: arguments. Out: rich tables on the terminal, files where asked. argparse does the reading. A command is a row of
+`_commands`: a function that says what it takes, and one that runs it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,50 +26,75 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="minicompile", description="A compiler for PyTorch that you can read.")
     parser.add_argument("--version", action="version", version=f"minicompile {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-
-    demo = commands.add_parser("demo", help="compile real functions, compare with eager and torch.compile, draw them")
-    demo.add_argument("--no-inductor", action="store_true", help="leave torch.compile out (it takes half a minute)")
-    demo.add_argument("--device", type=_device, default="cpu", help="cpu or cuda (default: cpu)")
-    demo.add_argument("--out", default="demo-output", metavar="DIR", help="where files go (default: demo-output)")
-    demo.add_argument("--only", default="", metavar="NAME", help="one program by name")
-    demo.set_defaults(run=_demo)
-
-    doctor = commands.add_parser("doctor", help="what was found on this machine, and what to do about the rest")
-    doctor.set_defaults(run=_doctor)
-
-    explain = commands.add_parser("explain", help="what became of a function: graphs, breaks, kernels, guards")
-    _add_target(explain)
-    explain.set_defaults(run=_explain)
-
-    compare = commands.add_parser("compare", help="eager, minicompile and torch.compile side by side")
-    _add_target(compare)
-    compare.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
-    compare.add_argument("--rounds", type=_count, default=9, help="turns that each candidate gets (default: 9)")
-    compare.add_argument("--html", type=_file, metavar="FILE", help="write a page that shows every stage side by side")
-    compare.add_argument("--json", type=_file, metavar="FILE", help="write everything as data")
-    compare.set_defaults(run=_compare)
-
-    explore = commands.add_parser("explore", help="every stage of a function on one page, linked line by line")
-    _add_target(explore, repeated=True)
-    explore.add_argument("--out", type=_file, metavar="FILE", help="the page (default: the function's name with .html)")
-    explore.set_defaults(run=_explore)
-
-    trace = commands.add_parser("trace", help="compilation and kernels for chrome://tracing or ui.perfetto.dev")
-    _add_target(trace)
-    trace.add_argument("--out", type=_file, default="trace.json", metavar="FILE", help="default: trace.json")
-    trace.set_defaults(run=_trace)
-
-    only = commands.add_parser("compile-only", help="the kernels for a GPU that is not there, as machine code")
-    _add_target(only)
-    only.add_argument("--arch", type=_count, default=90, help="NVIDIA architecture: 80, 90, 100… (default: 90, Hopper)")
-    only.add_argument("--tune", action="store_true", help="matrix products too, as mode='max-autotune' would try them")
-    only.add_argument("--out", metavar="DIR", help="write each kernel's cubin and Triton text")
-    only.set_defaults(run=_compile_only)
-
-    cache = commands.add_parser("cache", help="the folder of compiled kernels")
-    cache.add_argument("action", choices=("info", "clear"))
-    cache.set_defaults(run=_cache)
+    for name, (what, add_arguments, run) in _commands().items():
+        command = commands.add_parser(name, help=what)
+        add_arguments(command)
+        command.set_defaults(run=run)
     return parser
+
+
+_Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]
+
+
+def _commands() -> dict[str, _Command]:
+    """Name → what it does in a line, what it takes, and the function that runs it."""
+    return {
+        "demo": ("compile real functions, compare with eager and torch.compile, draw them", _demo_takes, _demo),
+        "doctor": ("what was found on this machine, and what to do about the rest", _nothing, _doctor),
+        "explain": ("what became of a function: graphs, breaks, kernels, guards", _add_target, _explain),
+        "compare": ("eager, minicompile and torch.compile side by side", _compare_takes, _compare),
+        "explore": ("every stage of a function on one page, linked line by line", _explore_takes, _explore),
+        "trace": ("compilation and kernels for chrome://tracing or ui.perfetto.dev", _trace_takes, _trace),
+        "compile-only": ("the kernels for a GPU that is not there, as machine code", _only_takes, _compile_only),
+        "cache": ("the folder of compiled kernels", _cache_takes, _cache),
+    }
+
+
+# ---- what the commands take ----
+
+
+def _nothing(command: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _demo_takes(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--no-inductor", action="store_true", help="leave torch.compile out (it takes half a minute)")
+    command.add_argument("--device", type=_device, default="cpu", help="cpu or cuda (default: cpu)")
+    command.add_argument(
+        "--out", type=_folder, default="demo-output", metavar="DIR", help="where files go (default: demo-output)"
+    )
+    command.add_argument("--only", default="", metavar="NAME", help="one program by name")
+
+
+def _compare_takes(command: argparse.ArgumentParser) -> None:
+    _add_target(command)
+    command.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
+    command.add_argument("--rounds", type=_count, default=9, help="turns that each candidate gets (default: 9)")
+    command.add_argument("--html", type=_file, metavar="FILE", help="write a page that shows every stage side by side")
+    command.add_argument("--json", type=_file, metavar="FILE", help="write everything as data")
+
+
+def _explore_takes(command: argparse.ArgumentParser) -> None:
+    _add_target(command, repeated=True)
+    command.add_argument("--out", type=_file, metavar="FILE", help="the page (default: the function's name with .html)")
+
+
+def _trace_takes(command: argparse.ArgumentParser) -> None:
+    _add_target(command)
+    command.add_argument("--out", type=_file, default="trace.json", metavar="FILE", help="default: trace.json")
+
+
+def _only_takes(command: argparse.ArgumentParser) -> None:
+    _add_target(command)
+    command.add_argument(
+        "--arch", type=_architecture, default=90, help="NVIDIA architecture: 80, 90, 100… (default: 90, Hopper)"
+    )
+    command.add_argument("--tune", action="store_true", help="matrix products too, as mode='max-autotune' tries them")
+    command.add_argument("--out", type=_folder, metavar="DIR", help="write each kernel's cubin and Triton text")
+
+
+def _cache_takes(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("info", "clear"))
 
 
 def _add_target(command: argparse.ArgumentParser, *, repeated: bool = False) -> None:
@@ -84,6 +110,9 @@ def _add_target(command: argparse.ArgumentParser, *, repeated: bool = False) -> 
         "--device", type=_device, default="cpu", help="for the demo's programs: cpu or cuda (default: cpu)"
     )
     command.add_argument("--grad", action="store_true", help="with gradients recorded (default: torch.no_grad)")
+
+
+# ---- values of arguments; each raises ArgumentTypeError, which argparse prints ----
 
 
 def _device(text: str) -> str:
@@ -108,12 +137,36 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _architecture(text: str) -> int:
+    """LLVM ends the process for one that has no shuffles between lanes, so it is not asked."""
+    if _count(text) < _OLDEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is older than what Triton compiles for: {_OLDEST}, 80, 90, 100, …")
+    return int(text)
+
+
+_OLDEST = 70
+
+
 def _file(text: str) -> str:
-    """A file to write: that its folder is missing is said now, not when all is done."""
-    folder = Path(text).absolute().parent
-    if not folder.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    """A file to write: that it cannot be is said now, not when all is done."""
+    path = Path(text).absolute()
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a folder; name a file in it")
     return text
+
+
+def _folder(text: str) -> str:
+    """A folder to write to, which is made if it is not there."""
+    path = Path(text).absolute()
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path} cannot be written: {there} is no folder, or closed to you")
+    return text
+
+
+# ---- the commands ----
 
 
 def _demo(args: argparse.Namespace) -> int:

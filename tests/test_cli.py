@@ -13,7 +13,13 @@ import pytest
 
 from minicompile.cli import main
 
-FILE = "import torch\ndef f(x): return torch.relu(x)\nf_args = 3\n"
+FILE = """\
+import torch
+from math import sqrt
+def f(x): return torch.relu(x)
+class Net(torch.nn.Module): pass
+f_args = 3
+"""
 
 
 def test_demo_writes_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +104,8 @@ def test_compile_only_makes_products_kernels_when_asked(capsys: pytest.CaptureFi
     ("words", "message"),
     [
         ("explain {file}:f", "the arguments of f in {file} are no tuple, but a int"),
-        ("explain {file}:g", "has no function 'g'; it has f"),
+        ("explain {file}:g", "has no function 'g'; it has f\n"),
+        ("explain {file}:Net --args 1", "Net is a class: make an object of it in {file}, and name that"),
         ("explain {file}:f --args nope", "--args 'nope': NameError: name 'nope' is not defined"),
         ("explain InformationScorer --device xyz", "'xyz' is no device"),
         ("explain InformationScorer --device meta", "'meta' is neither a CPU nor a GPU"),
@@ -106,6 +113,10 @@ def test_compile_only_makes_products_kernels_when_asked(capsys: pytest.CaptureFi
         ("compare {file}:f --args torch.ones(2) --rounds 0", "'0' is no whole number above 0"),
         ("compare {file}:f --args torch.ones(2) --html {folder}/none/a.html", "there is no folder {folder}/none"),
         ("explore {file}:f --args torch.ones(2) --out {folder}/none/a.html", "there is no folder {folder}/none"),
+        ("explore {file}:f --args torch.ones(2) --out {folder}", "{folder} is a folder; name a file in it"),
+        ("demo --out {file}", "{file} cannot be written: {file} is no folder"),
+        ("compile-only {file}:f --out {file}/kernels", "{file}/kernels cannot be written: {file} is no folder"),
+        ("compile-only {file}:f --arch 12", "'12' is older than what Triton compiles for: 70, 80, 90, 100"),
         ("trace {file}:f --args torch.ones(2) --out {folder}/none/a.json", "there is no folder {folder}/none"),
     ],
 )
@@ -125,7 +136,7 @@ def test_compile_only_fails_for_an_architecture_that_there_is_not(tmp_path: Path
     pytest.importorskip("triton")
     (tmp_path / "program.py").write_text(FILE)
     with pytest.raises(SystemExit, match="PTXAS"):
-        main(["compile-only", f"{tmp_path / 'program.py'}:f", "--args", "torch.ones(2)", "--arch", "12"])
+        main(["compile-only", f"{tmp_path / 'program.py'}:f", "--args", "torch.ones(2)", "--arch", "999"])
 
 
 def test_the_module_is_the_command() -> None:

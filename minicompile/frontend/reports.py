@@ -6,6 +6,7 @@ built only for those that are on.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import logs
@@ -13,6 +14,8 @@ from ..codegen.compiled import CompiledGraph
 from ..config import config
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from .segments import Entry
@@ -26,9 +29,7 @@ _GRAPH, _FX, _IR, _BREAKS, _GUARDS, _DYNAMIC, _FUSION, _KERNELS, _CODE, _PERF, _
 def log_entry(entry: Entry) -> None:
     """Say what was compiled, under the subjects that are on; write it into the debug folder, if there is one."""
     if config.debug_dir is not None:
-        from ..inspect.debug import write_entry
-
-        write_entry(config.debug_dir, entry)
+        _write_stages(config.debug_dir, entry)
     for graph in entry.graphs:
         if _GRAPH.on:
             _GRAPH("captured from %s:\n%s", entry.name, graph_text(graph.gm))
@@ -50,6 +51,21 @@ def log_entry(entry: Entry) -> None:
         _CODE("glue of %s:\n%s", entry.name, entry.code)
     if _PERF.on:
         _PERF("%s: %s", entry.name, times_text(entry.seconds))
+
+
+def _write_stages(folder: Path, entry: Entry) -> None:
+    """A folder that cannot be written is no reason for a program to stop."""
+    from ..inspect.debug import write_entry
+
+    try:
+        write_entry(folder, entry)
+    except OSError as error:
+        warnings.warn(
+            f"minicompile: the stages of {entry.name} are not in the debug folder: {error}. Name one that can be "
+            "written, by MINICOMPILE_DEBUG or minicompile.config.debug_dir, or None.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def times_text(seconds: dict[str, float]) -> str:

@@ -34,9 +34,19 @@ def load(target: str, arguments: str | None = None, device: str = "cpu") -> tupl
     for part in name.split(".")[1:]:
         fn = getattr(fn, part, None)
     if not callable(fn):
-        known = [key for key, value in namespace.items() if callable(value) and not key.startswith("_")]
-        raise TargetError(f"{path} has no function {name!r}; it has {', '.join(known) or 'none'}")
+        raise TargetError(f"{path} has no function {name!r}; it has {', '.join(_own_callables(namespace)) or 'none'}")
+    if isinstance(fn, type):
+        raise TargetError(f"{name} is a class: make an object of it in {path}, and name that")
     return fn, _arguments(arguments, name, namespace, path)
+
+
+def _own_callables(namespace: dict[str, Any]) -> list[str]:
+    """What the file defines itself, objects that can be called included; no classes, and nothing that it imports."""
+    return [
+        name for name, value in namespace.items()
+        if callable(value) and not isinstance(value, type) and not name.startswith("_")
+        and getattr(value, "__module__", None) in (namespace["__name__"], type(value).__module__)
+    ]  # fmt: skip
 
 
 def _load_file(path: Path) -> dict[str, Any]:

@@ -53,6 +53,20 @@ def test_symbolic_sizes_and_training_are_written(tmp_path: Path) -> None:
     assert run(folder / "graph_0" / "50_run.py").returncode == 0
 
 
+def test_a_folder_that_cannot_be_written_stops_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(graph: Any) -> Any:
+        raise ZeroDivisionError("a fault in a pass")
+
+    (tmp_path / "file").touch()
+    x = torch.randn(3)
+    with config.patch(debug_dir=tmp_path / "file"):
+        with pytest.warns(RuntimeWarning, match="not in the debug folder.*Name one that can be written"):
+            assert torch.equal(minicompile.compile(lambda x: -x)(x), -x)
+        monkeypatch.setitem(passes.PASSES, "cse", broken)
+        with pytest.warns(RuntimeWarning, match="a fault in a pass"):
+            assert torch.equal(minicompile.compile(lambda x: -x, dynamic=True)(x), -x)
+
+
 def test_a_failing_stage_leaves_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(graph: Any) -> Any:
         raise ZeroDivisionError("a fault in a pass")
