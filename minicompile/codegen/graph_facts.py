@@ -15,7 +15,9 @@ from ..runtime.cuda_graphs import Facts, InputPlace
 def facts_of(graph: Graph) -> Facts:
     """See the module's docstring."""
     views = {
-        k: InputPlace(out.input, out.whole) for k, out in enumerate(graph.outputs) if isinstance(out, InputView)
+        k: InputPlace(out.input, out.whole, out.detached)
+        for k, out in enumerate(graph.outputs)
+        if isinstance(out, InputView)
     }
     tensors = tuple(i for i, node in enumerate(graph.inputs) if isinstance(node.type, TensorType))
     written = frozenset(index for index, _ in graph.writes)

@@ -472,7 +472,7 @@ class _Writer:
 
     def _output(self, out: Any, arguments: list[str]) -> str:
         if isinstance(out, InputView):
-            name = arguments[out.input]
+            name = arguments[out.input] + (".detach()" if out.detached else "")
             return name if out.whole else self._view_of(name, self.graph.inputs[out.input], out)
         if isinstance(out, BufferView):
             return self._buffer_view(out)

@@ -36,7 +36,8 @@ class View:
     """An output that is a view of an input, or of a result: of `type`'s shape and strides, `offset` elements on.
 
     `detached`: autograd does not see it. `key` is equal for outputs that are one tensor object. `retyped`: it shows the
-    memory in another dtype. `lazy`: see `retyped.view_as`.
+    memory in another dtype. `lazy`: see `retyped.view_as`. `unrecorded`: it was made where gradients are not recorded,
+    and is a leaf that requires one, as all views of what requires one.
     """
 
     of_input: bool
@@ -47,6 +48,7 @@ class View:
     key: int
     retyped: bool = False
     lazy: str = ""
+    unrecorded: bool = False
 
 
 @dataclass(frozen=True)

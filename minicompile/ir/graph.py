@@ -82,7 +82,7 @@ class InputView:
 
     `type` gives shape and strides; `offset` is the storage offset in elements relative to the input's own.
     With the input's own shape and strides, `whole` is true and the input object itself is returned. `lazy`: see
-    `retyped.view_as`.
+    `retyped.view_as`. `detached`: it requires no gradient where the input does.
     """
 
     input: int
@@ -90,6 +90,7 @@ class InputView:
     offset: Any = 0
     whole: bool = False
     lazy: str = ""
+    detached: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -287,7 +287,7 @@ class _Printer:
         return all(node.type.is_contiguous for node in nodes if isinstance(node.type, TensorType))
 
     def _input_view(self, out: InputView) -> str:
-        name = self.names[self.graph.inputs[out.input]]
+        name = self.names[self.graph.inputs[out.input]] + (".detach()" if out.detached else "")
         return name if out.whole else _view_text(name, self.graph.inputs[out.input], out)
 
     def _buffer_view(self, out: BufferView, index: int) -> str:

@@ -235,5 +235,5 @@ def _view_of(base: torch.Tensor, out: InputView | BufferView, sizes: Sizes) -> t
 
 
 def _input_view(out: InputView, inputs: Sequence[Any], sizes: Sizes) -> torch.Tensor:
-    base = inputs[out.input]
+    base = inputs[out.input].detach() if out.detached else inputs[out.input]
     return base if out.whole else _view_of(base, out, sizes)

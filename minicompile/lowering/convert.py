@@ -77,7 +77,7 @@ class Converter(Emitter):
 
     def _output(self, out: Any, shared: dict[int, BufferView]) -> Any:
         if isinstance(out, InputAlias):
-            return InputView(out.input, type_of(out.value), to_dim(out.offset), out.whole, out.lazy)
+            return InputView(out.input, type_of(out.value), to_dim(out.offset), out.whole, out.lazy, out.detached)
         if isinstance(out, SharedValue):
             if out.key not in shared:
                 offset = to_dim(offset_between(out.value, out.base))

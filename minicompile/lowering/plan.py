@@ -104,12 +104,14 @@ class _Planner:
     # --- outputs ----------------------------------------------------------------------------------------------------
 
     def _bases(self, outputs: list[Any], inputs: dict[int, int]) -> dict[int, Any]:
-        """Storage → the wrapper that all outputs in it are made views of, where there are several."""
+        """Storage → the wrapper that all outputs in it are made views of, where there are several, or none is of its
+        own for autograd."""
         groups: dict[int, list[Any]] = {}
         for out in {id(out): out for out in outputs if is_functional(out)}.values():
             if storage_id(out) not in inputs:
                 groups.setdefault(storage_id(out), []).append(out)
-        return {storage: _base_of(group) for storage, group in groups.items() if len(group) > 1}
+        return {storage: _base_of(group) for storage, group in groups.items()
+                if len(group) > 1 or is_unrecorded(group[0])}  # fmt: skip
 
     def _output(self, out: Any, inputs: dict[int, int], bases: dict[int, Any]) -> Any:
         if not isinstance(out, torch.Tensor):
@@ -144,10 +146,11 @@ class _Planner:
         offset = to_dim(offset_between(out, base))
         if not of_input and not _is_inside(out, base):
             raise LoweringError("outputs share memory that none of them covers")
-        if of_input and out.requires_grad and _repeats(self.trace.inputs[index]):
+        if of_input and out.requires_grad and not is_unrecorded(out) and _repeats(self.trace.inputs[index]):
             raise LoweringError("an output is a view of an expanded input, whose elements' gradients differ")
-        detached = base.requires_grad and not out.requires_grad
-        return View(of_input, index, _type_of(out), offset, detached, id(out), out.dtype is not base.dtype, lazy)
+        detached, retyped = base.requires_grad and not out.requires_grad, out.dtype is not base.dtype
+        type_, unrecorded = _type_of(out), is_unrecorded(out)
+        return View(of_input, index, type_, offset, detached, id(out), retyped, lazy, unrecorded)
 
 
 def _type_of(out: torch.Tensor) -> TensorType:
@@ -171,7 +174,7 @@ def is_plain_view(out: Any, base: Any) -> bool:
 
     A custom function that returns a view of its argument has a backward of its own, which a view made anew would lack.
     """
-    if not out.requires_grad:
+    if not out.requires_grad or is_unrecorded(out):
         return True
     node, end = out.grad_fn, base.grad_fn
     while node is not None and node is not end:
@@ -180,6 +183,16 @@ def is_plain_view(out: Any, base: Any) -> bool:
             return False
         node = node.next_functions[0][0]
     return node is not None
+
+
+def is_unrecorded(out: Any) -> bool:
+    """Whether it is a view of what requires a gradient, made where none is recorded: a leaf that requires one."""
+    if not (out.requires_grad and out._is_view()):
+        return False
+    try:
+        return bool(out.is_leaf)
+    except RuntimeError:  # autograd refuses to say what it is, now that its base has been written to
+        return True
 
 
 def _repeats(value: torch.Tensor) -> bool:

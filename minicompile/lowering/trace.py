@@ -22,7 +22,7 @@ from ..ir.fake_strides import run
 from ..ir.graph import Origin
 from ..ir.origins import origin_of
 from ..ir.retyped import lazy_bit, offset_between
-from ..nests import leaves
+from ..nests import leaves, requires_grad
 from ..symbolic_forms import symbolic_form
 from ..torch_compat import restore_modes, save_modes, storage_id
 from . import rng_states
@@ -50,13 +50,14 @@ class Call:
 
 @dataclass
 class InputAlias:
-    """A result that is a view of an input, or (`whole`) the very input."""
+    """A result that is a view of an input, or (`whole`) the very input. `detached`: see `InputView`."""
 
     input: int
     value: torch.Tensor
     offset: Any
     whole: bool
     lazy: str
+    detached: bool = False
 
 
 @dataclass
@@ -197,6 +198,7 @@ def _trace(gm: torch.fx.GraphModule, inputs: list[Any], mode: Any, python_dispat
         sync([*wrappers, *constants.values(), *outputs])
         result.own = len(result.calls)
     _read_back(result, wrappers, constants, outputs)
+    _mark_detached(gm, result.outputs)
     return result
 
 
@@ -353,6 +355,19 @@ def _alias(index: int, wrappers: list[Any], out: torch.Tensor, value: torch.Tens
         return InputAlias(whole, value, 0, True, "")
     source = wrappers[index]
     return InputAlias(index, value, offset_between(out, source), False, _lazy_bit(out, source))
+
+
+def _mark_detached(gm: torch.fx.GraphModule, outputs: list[Any]) -> None:
+    """Say which views of inputs require no gradient where these do: not told by the trace, which records none."""
+    (output,) = gm.graph.find_nodes(op="output")
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    for out, node in zip(outputs, leaves(output.args[0]), strict=True):
+        if isinstance(out, InputAlias) and not out.whole and isinstance(node, torch.fx.Node):
+            out.detached = _requires_grad(placeholders[out.input]) and not _requires_grad(node)
+
+
+def _requires_grad(node: torch.fx.Node) -> bool:
+    return requires_grad(node.meta.get("example_value"))
 
 
 def _lazy_bit(view: torch.Tensor, base: torch.Tensor) -> str:

@@ -42,10 +42,11 @@ Call = Callable[..., tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class InputPlace:
-    """An output that is input number `index`, or (`whole` false) a view of it."""
+    """An output that is input number `index`, or (`whole` false) a view of it; `detached`: see `ir.graph.InputView`."""
 
     index: int
     whole: bool
+    detached: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def _view_of(place: InputPlace, result: torch.Tensor, args: Sequence[Any]) -> Ca
         return lambda args, made: args[index]
     shape, strides, dtype = tuple(result.shape), result.stride(), result.dtype
     offset, lazy = offset_between(result, args[index]), lazy_bit(result, args[index]) or ""
+    if place.detached:
+        return lambda args, made: view_as(args[index].detach(), dtype, shape, strides, offset, lazy)
     return lambda args, made: view_as(args[index], dtype, shape, strides, offset, lazy)
 
 

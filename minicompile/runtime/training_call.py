@@ -110,7 +110,11 @@ class _Writer:
         else:
             offset = "" if out.offset == 0 else f" + {dim_text(out.offset)}"
             text = f"{source}.as_strided({shape}, {strides}, {base}.storage_offset(){offset})"
-        self._line(f"{name} = {text}", needs_grad=not out.detached)
+        if out.unrecorded:
+            self.lines.append("    with no_grad():")
+            self.lines.append(f"        {name} = {text}")
+        else:
+            self._line(f"{name} = {text}", needs_grad=not out.detached)
 
     def _constant(self, value: Any) -> str:
         if value is None or type(value) in (bool, int, str):
