@@ -1,6 +1,7 @@
 """Differences between torch versions, and torch's private names that we rely on, in one place.
 
-In: torch >= 2.11. Out: functions with one meaning on every version.
+In: torch >= 2.11. Out: functions with one meaning on every version. What concerns symbolic sizes is in shape_env.py,
+which only tracing imports; how Inductor is watched in inspect/inductor_watch.py.
 """
 
 from __future__ import annotations
@@ -8,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
-import sys
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +16,6 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
-
-
-def symbol_hint(shape_env: Any, symbol: Any) -> int | float | None:
-    """The value that a size symbol had when it was made; None for one that stands for data (`backed_var_to_val` was
-    called `var_to_val` in earlier versions)."""
-    table = getattr(shape_env, "backed_var_to_val", None)
-    value = (shape_env.var_to_val if table is None else table).get(symbol)
-    return None if value is None else int(value) if value.is_integer else float(value)
 
 
 @contextmanager
@@ -227,91 +218,11 @@ def script_original(fn: Any) -> FunctionType | None:
     return original if scripted is not None and scripted.qualified_name == fn.qualified_name else None
 
 
-class InductorWatch:
-    """What torch.compile does, as it does it.
-
-    Attributes:
-        graphs: the FX graphs that Dynamo captured.
-        breaks: `(file, line, function, reason)` of each graph break that Dynamo met, each once.
-        lowered: the text of each ATen graph as Inductor's scheduler gets it, all FX passes done.
-        code: the generated modules.
-        seconds: Dynamo's own measurements, by stage, since the watch began.
-    """
-
-    def __init__(self) -> None:
-        self.graphs: list[Any] = []
-        self.breaks: list[tuple[str, int, str, str]] = []
-        self.lowered: list[str] = []
-        self.code: list[str] = []
-        self.seconds: dict[str, float] = {}
-
-    def backend(self, gm: Any, example_inputs: Any) -> Any:
-        """Inductor, watched."""
-        from torch._dynamo.backends.registry import lookup_backend
-
-        self.graphs.append(gm)
-        reason = getattr(gm, "compile_subgraph_reason", None)
-        if reason is not None and reason.graph_break and reason.user_stack:
-            frame = reason.user_stack[-1]
-            text = next((line.strip() for line in reason.reason.splitlines() if line.strip()), "")
-            row = (frame.filename, frame.lineno or 0, frame.name, text)
-            if row not in self.breaks:
-                self.breaks.append(row)
-        return lookup_backend("inductor")(gm, example_inputs)
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """In the block Inductor compiles anew: what is recalled cannot be watched. Its look at the machine is kept."""
-        from unittest import mock
-
-        import torch._functorch.config as functorch_config
-        import torch._inductor.config as inductor_config
-        from torch._dynamo.utils import calculate_time_spent
-        from torch._inductor.async_compile import AsyncCompile
-        from torch._inductor.custom_graph_pass import CustomGraphPass
-        from torch._inductor.graph import GraphLowering
-
-        lowered = self.lowered
-
-        class Keep(CustomGraphPass):
-            def __call__(self, graph: Any) -> None:
-                lowered.append(graph.owning_module.print_readable(print_output=False, include_stride=False))
-
-            def uuid(self) -> Any:
-                return None
-
-        changes = {"post_grad_custom_post_pass": Keep(), "fx_graph_cache": False, "fx_graph_remote_cache": False}
-        build = AsyncCompile.cpp_pybinding
-        before = calculate_time_spent()
-        with (
-            mock.patch.object(GraphLowering, "save_output_code", self.code.append),
-            mock.patch.object(AsyncCompile, "cpp_pybinding", lambda *args: build(*args[:-1], _unseen(args[-1]))),
-            inductor_config.patch(changes),
-            functorch_config.patch(enable_autograd_cache=False),
-        ):
-            yield
-        after = calculate_time_spent()
-        self.seconds = {name: spent - before.get(name, 0.0) for name, spent in after.items()}
-
-
-def _unseen(source: str) -> str:
-    """C++ that no cache of compiled libraries knows."""
-    return f"{source}\n// {uuid.uuid4()}\n"
-
-
 def infer_size(shape: Any, numel: Any) -> list[Any]:
     """A shape with its -1 filled in, for so many elements. Raises RuntimeError where they do not fit."""
     from torch._prims_common import infer_size as theirs
 
     return list(theirs(shape, numel))
-
-
-def is_known_contiguous(tensor: Any) -> bool:
-    """Whether a fake tensor is contiguous for all sizes that its symbols may stand for; assumes nothing about them."""
-    import torch._prims_common as common
-
-    known = getattr(common, "is_contiguous_or_false", None)
-    return bool(known(tensor)) if known is not None else False
 
 
 # ---- tensors as C sees them ----
@@ -451,133 +362,6 @@ def _local_keys_are_there(c10: ctypes.CDLL) -> bool:
         return seen() == outside and tuple(kept) != before
 
 
-# ---- numbers that depend on data ----
-
-
-def torch_captures(option: str) -> bool:
-    """What torch._dynamo.config says of `capture_scalar_outputs` or `capture_dynamic_output_shape_ops`; False where
-    nobody has imported it."""
-    return bool(getattr(sys.modules.get("torch._dynamo.config"), option, False))
-
-
-def make_shape_env(scalars: bool, sizes: bool) -> Any:
-    """A ShapeEnv for sizes that stay apart until they have to be equal. `scalars`, `sizes`: whether numbers and sizes
-    that depend on data become symbols; `data_facts` tells what was taken for granted about those. `offsets`: those that
-    stand for storage offsets only."""
-    return _shape_env_class()(
-        specialize_zero_one=True,
-        duck_shape=False,
-        allow_scalar_outputs=scalars,
-        allow_dynamic_output_shape_ops=sizes,
-    )
-
-
-@functools.cache
-def _shape_env_class() -> Any:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
-    from torch.utils._sympy.functions import Max
-
-    class HonestShapeEnv(ShapeEnv):
-        """Where torch does not know whether a size that depends on data is 0, or 1, or equal to another, and takes a
-        default, that is noted as a fact that the program relies on."""
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            self.assumed: dict[Any, None] = {}
-            self.offsets: set[Any] = set()
-
-        def evaluate_sym_node(
-            self, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
-        ) -> Any:
-            expr, result = sym_node.expr, None
-            is_default = size_oblivious or fallback_value is not None
-            if is_default and expr.has(Max):
-                result = self._without_maxima(expr)
-            if result is None:
-                result = super().evaluate_sym_node(sym_node, size_oblivious, fallback_value)
-            if is_default and free_unbacked_symbols(expr) and self._maybe_evaluate_static(expr) is None:
-                is_of_few = self._maybe_evaluate_static(expr, size_oblivious=True) is not None
-                if not _is_harmless(is_of_few):
-                    self.assumed[expr if result else ~expr] = None
-            return result
-
-        def _without_maxima(self, expr: Any) -> Any:
-            """The answer for sizes that are not 0, where that makes one: `max(1, n)`, as strides are made, is n."""
-            maxima = expr.atoms(Max)
-            if not all(1 in term.args and len(term.args) == 2 for term in maxima):
-                return None
-            sizes = {term: next(arg for arg in term.args if arg != 1) for term in maxima}
-            return self._maybe_evaluate_static(expr.xreplace(sizes))
-
-    return HonestShapeEnv
-
-
-_HARMLESS = {
-    # Strides only; those of dimensions of size 0 and 1 place no element.
-    "torch._prims_common": {
-        "compute_elementwise_output_logical_to_physical_perm", "compute_elementwise_output_strides",
-    },
-    "torch._subclasses.fake_tensor": {"_get_output_tensor_from_cache_entry", "extract_tensor_metadata"},
-    # What is not known to be broadcast is checked to be equal; and what is 1 gives the other's size, 1 or not.
-    "torch._refs": {"_broadcast_shapes", "should_expand", "contiguous", "tril", "triu"},
-    "torch._prims": {"_convert_element_type_meta", "_broadcast_in_dim_meta"},
-    "torch._meta_registrations": {"meta_gather", "meta_index_Tensor"},
-    __name__: {"is_known_contiguous"},  # its no is a "not known"
-    # A slice of which nothing is known has a size of its own; an index is checked by `ir.fake_checks`.
-    "torch._subclasses.fake_impls": {
-        "infer_size", "fast_binary_impl", "constructors", "_compute_slice_index", "slice_forward", "meta_select",
-    },
-}  # fmt: skip
-"""Module → functions that ask in places where the answer, if it is wrong, changes no value."""
-
-
-def _is_harmless(of_few: bool) -> bool:
-    """Whether one of those functions asks. `of_few`: whether the answer can be wrong only of sizes 0 and 1."""
-    frame = sys._getframe(2)
-    for _ in range(12):
-        if frame is None:
-            return False
-        name = frame.f_code.co_name
-        if name == "should_swap":  # which of two dimensions is the longer one decides about the strides of both
-            return of_few
-        if str(frame.f_locals.get("file")).endswith("c10/core/Contiguity.h"):
-            return True  # after a no, TensorBase.h asks once more for the whole condition
-        if name == "is_contiguous_or_false" and frame.f_back and frame.f_back.f_code.co_name == "_view_unbacked_meta":
-            return True  # after a no, a view is looked for in another way, or refused
-        if name in _HARMLESS.get(frame.f_globals.get("__name__", ""), ()):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
-
-
-def data_facts(env: Any) -> list[Any]:
-    """What was taken for granted about numbers that depend on data, as conditions on the symbols."""
-    stated = (fact.expr for facts in env.deferred_runtime_asserts.values() for fact in facts)
-    offsets: set[Any] = getattr(env, "offsets", set())  # of these, torch says what is so by itself
-    found: dict[Any, None] = {}
-    for fact in (*stated, *getattr(env, "assumed", ())):
-        if offsets.isdisjoint(fact.free_symbols):
-            of_inputs = fact.free_symbols & set(env.var_to_sources)
-            found[fact.xreplace({symbol: env.replace(symbol) for symbol in of_inputs})] = None
-    return list(found)
-
-
-def take_fresh_symbols(env: Any) -> list[Any]:
-    """The symbols for data that were made since the last call."""
-    fresh = list(env.pending_fresh_unbacked_symbols)
-    env.pending_fresh_unbacked_symbols.clear()
-    return fresh
-
-
-def data_symbols(number: Any) -> set[Any]:
-    """The symbols for data in a symbolic number, as it was made: what was learnt since is not put in."""
-    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-    node = getattr(number, "node", None)
-    expr = getattr(node, "_expr", None)
-    return free_unbacked_symbols(expr) if expr is not None else set()
-
-
 @contextmanager
 def without_function_modes() -> Iterator[None]:
     """What we compute while compiling is not for the program's modes, that of `torch.set_default_device` among them."""
@@ -589,19 +373,6 @@ def without_function_modes() -> Iterator[None]:
     finally:
         for mode in reversed(modes):
             _push_mode(mode)
-
-
-def is_decided(condition: torch.SymBool) -> bool:
-    """Whether the truth of a condition is known, or can be guarded: it does not hang on data."""
-    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-    node = condition.node
-    return not free_unbacked_symbols(node.expr) or node.shape_env._maybe_evaluate_static(node.expr) is not None
-
-
-def depends_on_data(error: BaseException) -> bool:
-    """Whether tracing has asked for a number that depends on data."""
-    return type(error).__name__ == "GuardOnDataDependentSymNode"
 
 
 def kept_graph() -> Any:

@@ -21,7 +21,7 @@ import torch
 
 from ..config import config
 from ..nests import leaves
-from ..torch_compat import data_symbols, is_decided, take_fresh_symbols, torch_captures
+from ..shape_env import data_symbols, is_decided, take_fresh_symbols, torch_captures
 from .breaks import FACTS_HINT, Break, BreakKind, Restart
 from .values.base import Value
 from .values.constant import OpenValue, SymIntValue

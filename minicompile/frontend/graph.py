@@ -24,8 +24,8 @@ from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
 from ..nests import leaves, tensors_in
 from ..numpy_calls import numpy_function, numpy_method
+from ..shape_env import depends_on_data
 from ..symbolic_forms import symbolic_form
-from ..torch_compat import depends_on_data
 from ..walks import reachable
 from .bodies import Body, module_of, version_of
 from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call

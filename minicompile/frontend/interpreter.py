@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..torch_compat import depends_on_data
+from ..shape_env import depends_on_data
 from .breaks import FACTS_HINT, Break, BreakKind, SkipFrame, UserError, unsupported
 from .values.base import NotConstant
 

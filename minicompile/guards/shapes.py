@@ -28,7 +28,7 @@ from ..frontend.computed_sources import ComputedSource, SizeSource, StorageOffse
 from ..frontend.draws import is_drawn
 from ..frontend.sources import AttrSource, Source
 from ..ir.symbols import is_float_symbol
-from ..torch_compat import data_facts, make_shape_env
+from ..shape_env import data_facts, make_shape_env
 from .kinds import Guard, TypeGuard
 from .marks import marked_ranges
 from .sizes import SizeGuard

@@ -191,7 +191,7 @@ def _warm_up(inductor: bool) -> dict[str, float]:
     with _without_caches():
         spent = {OURS: seconds(partial(minicompile.compile(lambda t: torch.sigmoid(t)), x))}
     if inductor:
-        from ..torch_compat import InductorWatch
+        from .inductor_watch import InductorWatch
 
         watch = InductorWatch()
         with watch.watching():
@@ -201,7 +201,7 @@ def _warm_up(inductor: bool) -> dict[str, float]:
 
 def _watched(run: _Run) -> Stack:
     """torch.compile, with every stage kept."""
-    from ..torch_compat import InductorWatch
+    from .inductor_watch import InductorWatch
 
     watch = InductorWatch()
     with watch.watching():

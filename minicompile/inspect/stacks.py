@@ -16,8 +16,8 @@ from .inductor_text import kernels_of
 if TYPE_CHECKING:
     import torch
 
-    from ..torch_compat import InductorWatch
     from .explain import Explanation
+    from .inductor_watch import InductorWatch
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..torch_compat import data_symbols
+from ..shape_env import data_symbols
 
 aten = torch.ops.aten
 Check = Callable[..., None]

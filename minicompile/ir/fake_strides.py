@@ -15,14 +15,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..torch_compat import (
-    data_symbols,
-    dense_strides,
-    elementwise_strides,
-    infer_size,
-    is_known_contiguous,
-    lies_channels_last,
-)
+from ..shape_env import data_symbols, is_known_contiguous
+from ..torch_compat import dense_strides, elementwise_strides, infer_size, lies_channels_last
 from .eager_refusals import refuse
 from .fake_checks import check
 from .fake_versions import run_and_count

@@ -23,7 +23,7 @@ class ScalarOp:
         kinds: which dtype kinds of arguments the row is for.
         result: "same" as the arguments, or "bool".
         cost: rough number of simple instructions; recomputing anything above 4 is not free.
-        aten: whether the C++ text calls a function of ATen's own header (see torch_compat.aten_header).
+        aten: whether the C++ text calls a function of ATen's own header (see torch_compat.header_folder).
     """
 
     name: str

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..torch_compat import data_facts
+from ..shape_env import data_facts
 
 
 def to_dim(value: Any) -> Any:

@@ -23,7 +23,7 @@ from ..ir.retyped import offset_between
 from ..ir.symbols import is_size_of_input, is_static, same_dim, to_dim, to_dims
 from ..ir.types import SizeType, TensorType
 from ..nests import tensors_in
-from ..torch_compat import symbol_hint
+from ..shape_env import symbol_hint
 from .decompose import decompose
 from .emit import KERNEL_DTYPES, Emitter, same_shape, scalar_as
 from .errors import LoweringError, NotConvertible

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..nests import tensors_in
-from ..torch_compat import data_symbols
+from ..shape_env import data_symbols
 
 if TYPE_CHECKING:
     from .trace import Call

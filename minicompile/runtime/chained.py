@@ -15,7 +15,7 @@ from torch import fx
 from ..ir.symbols import dim_text, to_dim
 from ..lowering.errors import LoweringError
 from ..lowering.sections import Section, symbol_of
-from ..torch_compat import data_facts
+from ..shape_env import data_facts
 from .facts import FactMissed
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...torch_compat import take_fresh_symbols
+from ...shape_env import take_fresh_symbols
 from ..breaks import FACTS_HINT, Break, BreakKind
 from .base import Value
 from .computed import ComputedValue
