@@ -245,8 +245,8 @@ def _trace(args: argparse.Namespace) -> int:
 
 def _compile_only(args: argparse.Namespace) -> int:
     def run(fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
-        from .codegen.cubins import cubins_of_call, write
         from .errors import BackendError
+        from .inspect.cubins import cubins_of_call, write
 
         try:
             graphs = cubins_of_call(fn, given, args.arch, args.tune)

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from .miss import MISS
 
 if TYPE_CHECKING:
-    from .check import Check, FrameValues, build_check, reasons
+    from .check import Check, build_check
     from .guard_set import GuardSet
+    from .miss_reasons import FrameValues, reasons
     from .policy import Decision, RecompilePolicy, RecompileRecord
 
 _HOMES = {
-    **dict.fromkeys(("Check", "FrameValues", "build_check", "reasons"), "check"),
+    **dict.fromkeys(("Check", "build_check"), "check"),
     **dict.fromkeys(("Decision", "RecompilePolicy", "RecompileRecord"), "policy"),
+    **dict.fromkeys(("FrameValues", "reasons"), "miss_reasons"),
     "GuardSet": "guard_set",
 }
 

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 from ..frontend.computed_sources import ComputedSource, SizeSource
 from ..frontend.helpers import HELPERS
-from ..frontend.sources import BuiltinSource, GlobalSource, GlobalsSource, LocalSource, Source
+from ..frontend.sources import BuiltinSource, GlobalSource, GlobalsSource, Source
+from ..walks import reachable
 from .guard_set import GuardSet
 from .held import Held
 from .kinds import Guard, SameObjectGuard
@@ -358,7 +359,7 @@ class _Writer:
     # ---- the frame around the lines ----
 
     def _function_dicts(self) -> list[str]:
-        roots = [node for node in _each_once(self._all_sources()) if not node.parents()]
+        roots = [node for node in _with_parents(self._all_sources()) if not node.parents()]
         lines = []
         if any(isinstance(root, (GlobalSource, GlobalsSource)) for root in roots):
             lines.append("__globals__ = __func__.__globals__")
@@ -383,22 +384,15 @@ def _uses(guards: Iterable[Guard], *reads: Iterable[Source]) -> Counter[Source]:
     uses = Counter(source for guard in guards for source in guard.sources())
     for some in reads:
         uses.update(some)
-    for source in _each_once(list(uses)):
+    for source in _with_parents(uses):
         if (parent := source.parent()) is not None:
             uses[parent] += 1
     return uses
 
 
-def _each_once(sources: Iterable[Source]) -> Iterator[Source]:
+def _with_parents(sources: Iterable[Source]) -> set[Source]:
     """The sources and all that they are read through."""
-    seen: set[Source] = set()
-    pending = list(sources)
-    while pending:
-        source = pending.pop()
-        if source not in seen:
-            seen.add(source)
-            pending += source.parents()
-            yield source
+    return reachable(sources, Source.parents)
 
 
 def _rank(guard: Guard) -> int:
@@ -437,72 +431,3 @@ def _unused_prefix(parameters: Sequence[str]) -> str:
 def _hint(value: Any) -> str:
     name = getattr(value, "__name__", "") if isinstance(value, (type, FunctionType)) else ""
     return f"_{name}" if name.isidentifier() else ""
-
-
-# ---- after a miss ----
-
-
-class FrameValues:
-    """The values of one call, read by source; a guard's `Frame`.
-
-    Args:
-        function: the function object of the frame.
-        values: slot name → value, as the generated function got them.
-    """
-
-    def __init__(self, function: Any, values: Mapping[str, Any]) -> None:
-        self._scope = {
-            **HELPERS,
-            **values,
-            "__func__": function,
-            "__globals__": getattr(function, "__globals__", {}),
-            "__builtins_dict__": getattr(function, "__builtins__", {}),
-        }
-        self._seen: dict[Source, Any] = {}
-
-    def value(self, source: Source) -> Any:
-        if isinstance(source, LocalSource):
-            return self._scope[source.expr()]
-        if source not in self._seen:
-            self._seen[source] = eval(source.expr(), {**source.bindings(), **self._scope})
-        return self._seen[source]
-
-
-class Reason(str):
-    """Why a guard does not hold: one sentence, and the guard."""
-
-    guard: Guard
-
-    @staticmethod
-    def of(sentence: str, guard: Guard, cause: str) -> Reason:
-        """`cause` is the user's line that made it a guard."""
-        result = Reason(f"{sentence}, read at {cause}" if cause and cause not in sentence else sentence)
-        result.guard = guard
-        return result
-
-
-def reasons(guards: Iterable[Guard], function: Any, values: Mapping[str, Any]) -> list[Reason]:
-    """Why a check missed, in the user's terms: one sentence for each guard that does not hold.
-
-    A guard that only fails because one on its base does (reading `self.weight` of something else) is left out.
-    Empty if all hold now (another thread, or a guard's own reading, changed something).
-    """
-    frame = FrameValues(function, values)
-    failed: set[Source] = set()
-    messages: list[Reason] = []
-    tensors: dict[int, TensorGuard] = {}
-    for guard in guards:
-        if any(ancestor in failed for source in guard.sources() for ancestor in source.ancestors()):
-            continue
-        message = guard.explain(frame) or (isinstance(guard, TensorGuard) and _twin(guard, frame, tensors)) or None
-        if message:
-            messages.append(Reason.of(message, guard, guards.cause(guard) if isinstance(guards, GuardSet) else ""))
-            failed.update(guard.sources())
-    return messages
-
-
-def _twin(guard: TensorGuard, frame: FrameValues, seen: dict[int, TensorGuard]) -> str | None:
-    earlier = seen.setdefault(id(frame.value(guard.source)), guard)
-    if earlier is guard:
-        return None
-    return f"{earlier.source.describe()} and {guard.source.describe()} are one tensor, compiled for two different ones"

@@ -20,8 +20,8 @@ from typing import Literal
 
 from ..config import config
 from ..logs import Log
-from .check import Reason
 from .kinds import ConstantGuard, IdentityGuard, KeysGuard, LengthGuard, TypeGuard
+from .miss_reasons import Reason
 from .sizes import SizeGuard
 from .tensors import TensorGuard
 

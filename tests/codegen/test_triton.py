@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from minicompile.codegen.compile import compile_ir
-from minicompile.codegen.cubins import cubins
 from minicompile.codegen.fusion import fuse
 from minicompile.codegen.kernel_ir import Kernel
 from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
 from minicompile.codegen.triton import fits_int32, print_triton
 from minicompile.config import config
+from minicompile.inspect.cubins import cubins
 from minicompile.ir.graph import Graph
 from minicompile.ir.ops import POINTWISE
 from minicompile.ir.types import dtype_kind

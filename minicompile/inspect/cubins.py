@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 
+from ..codegen.plan import plan_kernels
+from ..codegen.triton import print_triton
+from ..codegen.triton_build import load_functions
+from ..codegen.triton_launch import Launcher
+from ..codegen.twins import twins
 from ..ir.graph import Graph
-from .plan import plan_kernels
-from .triton import print_triton
-from .triton_build import load_functions
-from .triton_launch import Launcher
-from .twins import twins
+from ..lowering import lower
+from ..passes import run
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,6 @@ def cubins_of_call(
     Raises BackendError for a graph that cannot be lowered, or whose kernels do not compile for the architecture.
     """
     import minicompile
-
-    from ..lowering import lower
-    from ..passes import run
 
     graphs: list[list[Cubin]] = []
 
