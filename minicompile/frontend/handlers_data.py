@@ -5,6 +5,7 @@ In and out: values on the frame's stack.
 
 from __future__ import annotations
 
+import importlib.util
 import operator
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ..guards.kinds import GlobalAbsentGuard
 from .breaks import Break, BreakKind, UserError, unsupported
 from .interpreter import opcode
 from .operators import BY_SYMBOL, UNARY, binary, same, unary
-from .sources import BuiltinSource, GlobalSource
+from .sources import AttrSource, BuiltinSource, GlobalSource, ItemSource
 from .values.base import NULL, Lazy, NotConstant, Value, fail
 from .values.constant import ConstantValue
 from .values.containers import (
@@ -543,13 +544,31 @@ def converted(tr: Tracer, value: Value, conversion: Any) -> Value:
 @opcode("IMPORT_NAME")
 def _import_name(tr: Tracer, frame: Frame, name: str) -> None:
     """Importing what is imported already has no effect; anything else happens for real."""
-    import sys
-
     fromlist, level = frame.pop(tr).const(tr), frame.pop(tr).const(tr)
-    if level != 0 or name not in sys.modules:
-        raise unsupported(f"The import of {name} has effects that cannot be traced.")
-    module = sys.modules[name if fromlist else name.partition(".")[0]]
-    frame.push(tr.constant(module))
+    full_name = _absolute_name(frame, name, level)
+    module = sys.modules.get(full_name)
+    if module is None or not all(part == "*" or hasattr(module, part) for part in fromlist or ()):
+        raise unsupported(f"The import of {name or full_name} has effects that cannot be traced.")
+    if not fromlist:
+        full_name = full_name.partition(".")[0]
+    frame.push(_module(tr, full_name))
+
+
+def _module(tr: Tracer, name: str) -> Value:
+    """A module that is imported already. The program may put in another of its own under the name."""
+    if name.partition(".")[0] in ("torch", *sys.stdlib_module_names):
+        return tr.constant(sys.modules[name])
+    return tr.wrap(sys.modules[name], ItemSource(AttrSource(tr.anchor(sys), "modules"), name))
+
+
+def _absolute_name(frame: Frame, name: str, level: int) -> str:
+    """The name of a module from which `level` dots and a name are seen in the frame's package."""
+    if level == 0:
+        return name
+    package = frame.globals_dict.get("__package__")
+    if not isinstance(package, str) or package.count(".") < level - 1:
+        raise unsupported(f"The import of {'.' * level}{name} has effects that cannot be traced.")
+    return importlib.util.resolve_name("." * level + name, package)
 
 
 @opcode("IMPORT_FROM")

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..guards.guard_set import GuardSet
-from ..guards.kinds import ClassNamesGuard, DistinctObjectsGuard, Guard, IdentityGuard, SameObjectGuard, TypeGuard
+from ..guards.kinds import (
+    ClassNamesGuard,
+    DistinctObjectsGuard,
+    Guard,
+    IdentityGuard,
+    PresenceGuard,
+    SameObjectGuard,
+    TypeGuard,
+)
 from ..guards.torch_state import default_device
 from ..ir.graph import Origin
 from . import observer
@@ -257,6 +265,11 @@ class Tracer:
         for base in cls.__mro__:
             if is_open_class(base):
                 self.guard(ClassNamesGuard.of(base))
+
+    def guard_presence(self, value: Value) -> None:
+        """Where a value comes from there is one, which is all that the program has asked."""
+        if value.source is not None:
+            self.guard(PresenceGuard(value.source))
 
     def guard_identity(self, source: Source, obj: Any) -> None:
         if not isinstance(source, ConstSource):

@@ -225,6 +225,14 @@ def found_by_reading(tr: Tracer, owner: Value, name: str) -> Value | None:
         return None
 
 
+def is_found_by_reading(tr: Tracer, owner: Value, name: str) -> bool:
+    """Whether there is an attribute, for owners whose attributes are found by reading them."""
+    found = found_by_reading(tr, owner, name)
+    if isinstance(found, Lazy) and found.value is None:  # and may never be looked at
+        tr.guard_presence(found)
+    return found is not None
+
+
 def fail(error: BaseException, *, is_exact: bool = False) -> NoReturn:
     """Report an error that is the interpreted program's own. `is_exact`: its arguments are those that eager gives."""
     from ..breaks import UserError

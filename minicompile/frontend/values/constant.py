@@ -58,6 +58,12 @@ class ConstantValue(Value):
         return bool(self.value)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if isinstance(self.value, enum.Enum):
+            from .enums import member_attribute
+
+            found = member_attribute(tr, self, name)
+            if found is not None:
+                return found
         try:
             return tr.constant(getattr(self.value, name))
         except AttributeError as error:

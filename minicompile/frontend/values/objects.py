@@ -20,7 +20,7 @@ from ..breaks import UserError
 from ..class_lookup import MISSING, static_lookup
 from ..computed_sources import CallSource
 from ..sources import AttrSource, InstanceDictSource, ItemSource
-from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading
+from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading, is_found_by_reading
 from .callables import CallableValue, rule
 from .constant import ConstantValue, specialized
 from .containers import AttributeDictValue, DictValue
@@ -194,9 +194,12 @@ class ObjectValue(Value):
         return self._from_class(tr, name, raw) if raw is not MISSING else self.special(tr, name)
 
     def _guard_hidden(self, tr: Tracer, name: str) -> None:
-        """The class attribute that the object's own one hides stays of its type: a property would come first."""
+        """The class attribute that the object's own one hides stays of its type, and no data descriptor: a property
+        would come first."""
         base = next(base for base in self.cls.__mro__ if name in base.__dict__)
-        tr.guard(TypeGuard.of(ItemSource(AttrSource(tr.anchor(base), "__dict__"), name), base.__dict__[name]))
+        hidden = base.__dict__[name]
+        tr.guard(TypeGuard.of(ItemSource(AttrSource(tr.anchor(base), "__dict__"), name), hidden))
+        tr.guard_names(type(hidden))
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         """Attributes that no dict holds."""
@@ -312,7 +315,7 @@ class ObjectValue(Value):
         raise self.cannot(f"calling {name}")
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        return self.attribute_or_none(tr, name) is not None
+        return is_found_by_reading(tr, self, name)
 
     def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
         return found_by_reading(tr, self, name)

@@ -9,7 +9,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource
-from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading
+from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading, is_found_by_reading
 from .callables import CallableValue, has_rule, rule
 from .classes import ClassValue
 from .constant import ConstantValue
@@ -46,7 +46,7 @@ class SuperValue(Value):
         fail(AttributeError(f"'super' object has no attribute '{name}'"), is_exact=True)
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
-        return self.attribute_or_none(tr, name) is not None
+        return is_found_by_reading(tr, self, name)
 
     def attribute_or_none(self, tr: Tracer, name: str) -> Value | None:
         return found_by_reading(tr, self, name)

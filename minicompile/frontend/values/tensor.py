@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...guards.kinds import AttrPresenceGuard, ConstantGuard
 from ..breaks import Break, BreakKind, UserError, unsupported_call
+from ..computed_sources import CallSource
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue
@@ -35,6 +37,9 @@ FACTS = frozenset(
     }
 )  # fmt: skip
 """Attributes that are constants once the fake tensor is known."""
+
+_HISTORY = frozenset({"is_leaf", "output_nr"})
+"""Facts about where a tensor comes from, which no guard on tensors covers."""
 
 COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 """Attributes that are tensors computed from this one."""
@@ -115,6 +120,9 @@ class TensorValue(Value):
     def _fact(self, tr: Tracer, name: str) -> Value:
         if name in ("requires_grad", "is_leaf") and any(body.is_transform for body in tr.graph.bodies):
             raise self.cannot(f"reading {name!r}, which a transform of torch.func changes,")
+        if name in _HISTORY and self.real is not None and self.real.requires_grad:
+            assert self.source is not None
+            tr.guard(ConstantGuard(AttrSource(self.source, name), getattr(self.real, name)))
         try:
             return tr.constant(getattr(self.fake, name))
         except Exception as error:  # torch's answer to this tensor
@@ -161,8 +169,6 @@ class TensorValue(Value):
             return True
         if self.real is None:
             return False
-        from ...guards.kinds import AttrPresenceGuard
-
         assert self.source is not None
         present = hasattr(self.real, name)
         tr.guard(AttrPresenceGuard(self.source, name, present))
@@ -334,6 +340,14 @@ def _fact_method(name: str) -> Callable[..., Value]:
     return read
 
 
+def _is_view(tr: Tracer, owner: TensorValue) -> Value:
+    if owner.real is None or owner.source is None:
+        return ConstantValue(owner.fake._is_view())
+    is_view = owner.real._is_view()
+    tr.guard(ConstantGuard(CallSource(AttrSource(owner.source, "_is_view")), is_view))
+    return ConstantValue(is_view)
+
+
 def _type(tr: Tracer, owner: TensorValue, *args: Value, **kwargs: Value) -> Value | None:
     return None if args or kwargs else ConstantValue(owner.fake.type())
 
@@ -352,6 +366,7 @@ KNOWN_METHODS: dict[str, Callable[..., Value | None]] = {
     "is_contiguous": _is_contiguous,
     "storage_offset": _storage_offset,
     "type": _type,
+    "_is_view": _is_view,
     "__len__": _len,
     "__iter__": _iter,
     **{
