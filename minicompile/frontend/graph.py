@@ -24,13 +24,13 @@ from ..ir.graph import Origin
 from ..ir.symbols import is_float_symbol
 from ..nests import leaves, tensors_in
 from ..numpy_calls import numpy_function, numpy_method
-from ..shape_env import depends_on_data
 from ..symbolic_forms import symbolic_form
 from ..walks import reachable
 from .bodies import Body, module_of, version_of
-from .breaks import FACTS_HINT, Break, BreakKind, Restart, UserError, unsupported, unsupported_call
+from .breaks import Break, Restart, UserError, unsupported, unsupported_call
 from .data_dependent import Capture, NeedsSymbols, note_sizes
 from .eager_calls import is_new_leaf, makes_no_plain_tensor, says_where
+from .fake_errors import translated
 from .open_numbers import OpenNumbers
 from .out_arguments import written_apart
 from .shared_elements import reads_what_it_puts, reads_what_it_writes, same_memory, writes_shared_elements
@@ -344,18 +344,36 @@ class GraphBuilder:
             self._check_mutation(tr, target, tensors, before, [node for node, _ in (*pairs, *named.values())])
         elif not _has_tensor(result):
             return self._plain_result(tr, target, result)
-        if any(is_new_leaf(leaf, tensors, fake_kwargs) for leaf in leaves(result)):
+        self._check_result(tr, target, result, tensors, fake_kwargs)
+        tr.changed()
+        return self._recorded(tr, target, pairs, named, result)
+
+    def _check_result(
+        self, tr: Tracer, target: Any, result: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]
+    ) -> None:
+        """Raise a break for a result that a graph cannot give."""
+        if any(is_new_leaf(leaf, tensors, kwargs) for leaf in leaves(result)):
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a tensor of which gradients are wanted")
         if makes_no_plain_tensor(target, leaves(result)):
             raise unsupported_call(f"{tr.name_of(target)}()", "makes a sparse or quantised tensor")
-        tr.changed()
-        op = "call_method" if isinstance(target, str) else "call_function"
+
+    def _recorded(
+        self,
+        tr: Tracer,
+        target: Callable[..., Any] | str,
+        pairs: list[tuple[Any, Any]],
+        named: dict[str, tuple[Any, Any]],
+        result: Any,
+    ) -> Value:
+        """The node of a call that has been tried on fake tensors, as a value. Operands: (FX argument, fake) each."""
         nodes = tuple(node for node, _ in pairs), {key: node for key, (node, _) in named.items()}
-        node = written_apart(self, tr, target, (fake_args, fake_kwargs), nodes) if "out" in named else None
+        fakes = [fake for _, fake in pairs], {key: fake for key, (_, fake) in named.items()}
+        op = "call_method" if isinstance(target, str) else "call_function"
+        node = written_apart(self, tr, target, fakes, nodes) if "out" in named else None
         node = node or self._emit(op, target, *nodes, tr.origin(target))
         node.meta["example_value"] = result
         if self.shapes is not None and self.capture:
-            note_sizes(tr, node, (fake_args, fake_kwargs), result)
+            note_sizes(tr, node, fakes, result)
         return self._wrap(tr, node, result)
 
     def _is_from_outside(self, tensor: torch.Tensor) -> bool:
@@ -401,24 +419,7 @@ class GraphBuilder:
         except (Break, UserError, NeedsSymbols):
             raise
         except Exception as error:  # the operator's own, about the arguments: it is the program's
-            raise self._translated(tr, target, error) from error
-
-    def _translated(self, tr: Tracer, target: Any, error: Exception) -> Exception:
-        """What an exception from a fake tensor means: the numbers are needed, or the user made a mistake."""
-        from torch._subclasses import fake_tensor as fakes
-
-        name = tr.name_of(target)
-        if isinstance(error, (fakes.DataDependentOutputException, fakes.DynamicOutputShapeException)):
-            if self.shapes is None and self.capture.sizes:
-                return NeedsSymbols(data=True)
-            return Break(BreakKind.VALUE, f"The result of {name}() depends on the numbers in its input.")
-        if isinstance(error, (fakes.UnsupportedOperatorException, fakes.UnsupportedFakeTensorException)):
-            return unsupported_call(f"{name}()", "has no shape rule")
-        if depends_on_data(error):
-            return Break(BreakKind.VALUE, f"{name}() has to know a size that depends on data.", FACTS_HINT)
-        if isinstance(error, NotImplementedError):
-            return unsupported_call(f"{name}()")
-        return UserError(error, is_torch=True)
+            raise translated(tr.name_of(target), error, self.shapes is None and self.capture.sizes) from error
 
     def _emit(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], origin: Origin) -> fx.Node:
         graph = self.bodies[-1].graph

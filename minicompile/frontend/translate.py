@@ -320,21 +320,12 @@ class Attempt:
     def _call_lines(self, calls: list[str], glue: Glue) -> list[str]:
         """The call, and what happens if it raises; where the graph mutates inputs, only if it has not done so yet."""
         slots = "".join(f"{name}, " for name in self.segment.layout.parameters())
-        mutated = [entry for entry in self.tr.graph.inputs if entry.mutated]
-        counted = [entry for entry in mutated if not entry.value.fake.is_inference()]
-        versions = [f"{glue.source(entry.source)}._version" for entry in counted]
-        versions = [text for text in versions if "\x00" in text]
-        was_mutated, before = str(len(counted) < len(mutated)), []
-        if versions:
-            state = f"({''.join(f'{text}, ' for text in versions)})"
-            was_mutated, before = f"{was_mutated} or __v != {state}", [f"__v = {state}"]
-        modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast, enter_attention_kernels}
-        undone = [glue.source(source) for source in self.tr.draws.reads() if source.undoes]
+        before, was_mutated = self._watched_writes(glue)
         restore = []
-        nodes = self.tr.graph.graph.nodes  # a body may set modes that the graph around it does not
-        if any(node.op == "get_attr" or (node.op == "call_function" and node.target in modes) for node in nodes):
+        if self._sets_modes():
             before.append("__modes = __save_modes__()")
             restore = ["    __restore_modes__(__modes)"]
+        undone = [glue.source(source) for source in self.tr.draws.reads() if source.undoes]
         return [
             *before,
             "__errors = []",  # eager must not begin inside our own `except`: the program may look at sys.exc_info()
@@ -347,6 +338,28 @@ class Attempt:
             "if __errors:",
             f"    return __failed__(__func__, __errors.pop(), ({slots}), {was_mutated})",
         ]
+
+    def _watched_writes(self, glue: Glue) -> tuple[list[str], str]:
+        """Lines that note the versions of the inputs that the graph mutates, and the text that tells afterwards whether
+        one has been; an inference tensor has no version, and counts as mutated."""
+        mutated = [entry for entry in self.tr.graph.inputs if entry.mutated]
+        counted = [entry for entry in mutated if not entry.value.fake.is_inference()]
+        was_mutated = str(len(counted) < len(mutated))
+        versions = [f"{glue.source(entry.source)}._version" for entry in counted]
+        versions = [text for text in versions if "\x00" in text]  # what is read, not what the frame has made
+        if not versions:
+            return [], was_mutated
+        state = f"({''.join(f'{text}, ' for text in versions)})"
+        return [f"__v = {state}"], f"{was_mutated} or __v != {state}"
+
+    def _sets_modes(self) -> bool:
+        """Whether the graph sets modes that have to be put back if it raises. A body (get_attr) may set some that the
+        graph around it does not."""
+        modes = {torch._C._set_grad_enabled, torch.amp._enter_autocast, enter_attention_kernels}
+        return any(
+            node.op == "get_attr" or (node.op == "call_function" and node.target in modes)
+            for node in self.tr.graph.graph.nodes
+        )
 
     def _guard_memory(self) -> None:
         """Where a tensor from outside is written, how it overlaps with others is part of what was compiled."""

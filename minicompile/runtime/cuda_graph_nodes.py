@@ -5,7 +5,7 @@ few words.
 
 Before many of their kernels these libraries set four bytes to zero, and a graph that has such nodes costs the host more
 to replay with each of them: 48 products 60 µs, 12 attentions 15, where graphs of kernels alone take 3 to 10 however
-many they are (docs/performance.md). A kernel that stores the words does the same, in the same place of the graph.
+many they are (docs/performance_gpu.md). A kernel that stores the words does the same, in the same place of the graph.
 """
 
 from __future__ import annotations

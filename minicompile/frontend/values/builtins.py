@@ -440,12 +440,12 @@ def _product(tr: Tracer, iterable: Value, *, start: Value | None = None) -> Valu
     return result
 
 
-def _extreme(name: str, op: Any) -> Rule:
-    def trace(tr: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
-        from ..operators import binary
+def _extreme(fn: Any, op: Any, pick: Any) -> Rule:
+    """The rule of `max` or `min`, of which `op` says what is better; `pick` is torch's of symbolic sizes."""
 
+    def trace(tr: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args:
-            fail_as(max if op is operator.gt else min)
+            fail_as(fn)
         measure = key.realize(tr) if key is not None and not isinstance(key.realize(tr), ConstantValue) else None
         values, keys = [], []
         for value in _in_any_order(tr, args[0], key) if len(args) == 1 else [arg.realize(tr) for arg in args]:
@@ -454,24 +454,31 @@ def _extreme(name: str, op: Any) -> Rule:
         if not values:
             if default is not None:
                 return default
-            fail_as(max if op is operator.gt else min, [])
-        pick = torch.sym_max if op is operator.gt else torch.sym_min
+            fail_as(fn, [])
         open_extreme = _extreme_of_sizes(tr, pick, values) if measure is None else None
         if open_extreme is not None:
             return open_extreme
-        best = 0
-        for index in range(1, len(values)):
-            is_better = binary(tr, op, keys[index], keys[best])
-            if isinstance(is_better, ConditionValue) and measure is None:
-                of_floats = call_data_float(tr, max if op is operator.gt else min, values)
-                if of_floats is None:
-                    raise unsupported_call(f"{name}()", "gets a number that depends on data, and one of another kind")
-                return of_floats
-            if is_better.truth(tr):
-                best = index
-        return values[best]
+        return _first_best(tr, fn, op, values, keys, is_by_itself=measure is None)
 
     return trace
+
+
+def _first_best(tr: Tracer, fn: Any, op: Any, values: list[Value], keys: list[Value], is_by_itself: bool) -> Value:
+    """The first of the values whose key no other one's is better than. `is_by_itself`: each is its own key."""
+    from ..operators import binary
+
+    best = 0
+    for index in range(1, len(values)):
+        is_better = binary(tr, op, keys[index], keys[best])
+        if isinstance(is_better, ConditionValue) and is_by_itself:
+            of_floats = call_data_float(tr, fn, values)
+            if of_floats is None:
+                why = "gets a number that depends on data, and one of another kind"
+                raise unsupported_call(f"{fn.__name__}()", why)
+            return of_floats
+        if is_better.truth(tr):
+            best = index
+    return values[best]
 
 
 def _extreme_of_sizes(tr: Tracer, pick: Any, values: list[Value]) -> Value | None:
@@ -484,8 +491,8 @@ def _extreme_of_sizes(tr: Tracer, pick: Any, values: list[Value]) -> Value | Non
     return tr.number(functools.reduce(pick, numbers))
 
 
-RULES[max] = _extreme("max", operator.gt)
-RULES[min] = _extreme("min", operator.lt)
+RULES[max] = _extreme(max, operator.gt, torch.sym_max)
+RULES[min] = _extreme(min, operator.lt, torch.sym_min)
 
 
 @rule(sorted)

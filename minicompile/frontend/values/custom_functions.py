@@ -222,14 +222,43 @@ class _Call:
     def with_gradients(self) -> Value:
         """One node, with forward and backward as bodies."""
         tr, graph = self.tr, self.tr.graph
+        self._check_backward_of_new_class()
+        forward = self._trace_forward()
+        backward = self._trace_backward(forward.body, forward.parts)
+        inner, lifted = forward.body.graph, forward.body.lifted
+        inside = [lifted.get(node, node) for node in backward.body.lifted]
+        kept = list(dict.fromkeys(node for node in inside if node.graph is inner))
+        around = [node for node in inside if node.graph is not inner]
+        saved = {lifted.get(v.node, v.node) for v in self.ctx.saved if isinstance(v, TensorValue)}
+        counts = {
+            "name": self.cls.cls.__name__,
+            "forward": len(lifted),
+            "results": len(forward.outputs),
+            "constant": [i for i, t in enumerate(forward.tensors) if any(t is c for c in self.ctx.constant)],
+            "checked": [i for i, node in enumerate(kept) if node in saved],
+            "order": [kept.index(node) if node in kept else len(kept) + around.index(node) for node in inside],
+            "gradients": backward.gradients,
+        }
+        modules = [forward.body.close([*forward.outputs, *kept]), backward.body.close(backward.outputs)]
+        nodes = [*lifted, *around]
+        node, made = graph.call_bodies(tr, body_calls.custom_gradient, modules, (counts,), nodes, self.what[:-2])
+        values = iter(graph.results(tr, node, made))
+        parts = [next(values) if isinstance(part, TensorValue) else part for part in forward.parts]
+        return self._in_form(forward.result, parts)
+
+    def _check_backward_of_new_class(self) -> None:
+        """A class that the frame has made may close over variables that change before its backward runs."""
         if isinstance(self.cls, NewClassValue):
             function = self._static("backward")
-            if not isinstance(function, FunctionValue) or not reads_what_lasts(function, tr):
+            if not isinstance(function, FunctionValue) or not reads_what_lasts(function, self.tr):
                 raise unsupported_call(self.what, "has a backward() that reads variables that may change until it runs")
+
+    def _trace_forward(self) -> _Forward:
+        tr, graph = self.tr, self.tr.graph
         inputs = [arg for arg in self.args if isinstance(arg, TensorValue)]
         if len({id(value) for value in inputs}) < len(inputs):
             raise unsupported_call(self.what, "gets one tensor twice")
-        with graph.body(f"forward() of {self.what}", tr.root_step) as forward, torch.no_grad():
+        with graph.body(f"forward() of {self.what}", tr.root_step) as body, torch.no_grad():
             for value in inputs:
                 graph.local(value.node)
             result = self._run_forward()
@@ -240,25 +269,7 @@ class _Call:
             raise unsupported_call(self.what, "returns no tensor, or one twice")
         if not self.ctx.fills_gradients and sum(map(self._is_recorded, tensors)) > 1:  # of one, it is always there
             raise unsupported_call(self.what, "leaves gradients out")
-        backward = self._trace_backward(forward, parts)
-        inside = [forward.lifted.get(node, node) for node in backward.body.lifted]
-        kept = list(dict.fromkeys(node for node in inside if node.graph is forward.graph))
-        around = [node for node in inside if node.graph is not forward.graph]
-        saved = {forward.lifted.get(v.node, v.node) for v in self.ctx.saved if isinstance(v, TensorValue)}
-        counts = {
-            "name": self.cls.cls.__name__,
-            "forward": len(forward.lifted),
-            "results": len(outputs),
-            "constant": [i for i, tensor in enumerate(tensors) if any(tensor is c for c in self.ctx.constant)],
-            "checked": [i for i, node in enumerate(kept) if node in saved],
-            "order": [kept.index(node) if node in kept else len(kept) + around.index(node) for node in inside],
-            "gradients": backward.gradients,
-        }
-        modules = [forward.close([*outputs, *kept]), backward.body.close(backward.outputs)]
-        nodes = [*forward.lifted, *around]
-        node, made = graph.call_bodies(tr, body_calls.custom_gradient, modules, (counts,), nodes, self.what[:-2])
-        values = iter(graph.results(tr, node, made))
-        return self._in_form(result, [next(values) if isinstance(part, TensorValue) else part for part in parts])
+        return _Forward(body, result, parts, tensors, outputs)
 
     def _trace_backward(self, forward: Body, parts: list[Value]) -> _Backward:
         tr, graph = self.tr, self.tr.graph
@@ -318,6 +329,17 @@ class _Call:
 
 def _reads_state(guard: kinds.Guard) -> bool:
     return isinstance(guard, _STATE) and not isinstance(guard.source, FunctionDefaultSource)
+
+
+@dataclass
+class _Forward:
+    """The body of forward, what it returned, whole and in parts, the tensors among these, and their nodes in it."""
+
+    body: Body
+    result: Value
+    parts: list[Value]
+    tensors: list[TensorValue]
+    outputs: list[fx.Node]
 
 
 @dataclass
