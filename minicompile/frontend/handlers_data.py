@@ -10,7 +10,7 @@ import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..guards.kinds import GlobalAbsentGuard
+from ..guards.kinds import AttrPresenceGuard, GlobalAbsentGuard
 from .breaks import Break, BreakKind, UserError, unsupported
 from .interpreter import opcode
 from .operators import BY_SYMBOL, UNARY, binary, same, unary
@@ -117,7 +117,7 @@ def _copy_free_vars(tr: Tracer, frame: Frame, count: int) -> None:
 
 @opcode("LOAD_DEREF")
 def _load_deref(tr: Tracer, frame: Frame, name: str) -> None:
-    contents = frame.cell(name).contents
+    contents = frame.cell(name).read(tr)
     if contents is None:
         fail(NameError(f"cannot access free variable '{name}' where it is not associated with a value"))
     frame.push(contents)
@@ -155,9 +155,11 @@ def load_global(tr: Tracer, frame: Frame, name: str) -> Value:
         return Lazy(frame.globals_dict[name], GlobalSource(name, frame.globals_base))
     builtins = frame.globals_dict.get("__builtins__", __builtins__)
     names = builtins if isinstance(builtins, dict) else vars(builtins)
-    if name not in names:
-        fail(NameError(f"name '{name}' is not defined"), is_exact=True)
     tr.guard(GlobalAbsentGuard(name, frame.globals_base))
+    if name not in names:
+        if names is vars(sys.modules["builtins"]):
+            tr.guard(AttrPresenceGuard(tr.anchor(sys.modules["builtins"]), name, False))
+        fail(NameError(f"name '{name}' is not defined"), is_exact=True)
     return Lazy(names[name], BuiltinSource(name, frame.globals_base))
 
 

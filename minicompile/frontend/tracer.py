@@ -20,10 +20,10 @@ from ..guards.kinds import (
     DistinctObjectsGuard,
     Guard,
     IdentityGuard,
-    PresenceGuard,
     SameObjectGuard,
     TypeGuard,
 )
+from ..guards.presence import PresenceGuard
 from ..guards.torch_state import default_device
 from ..ir.graph import Origin
 from . import observer

@@ -470,26 +470,6 @@ class InstanceAttrAbsentGuard(Guard):
 
 
 @dataclass(frozen=True)
-class PresenceGuard(Guard):
-    """There is something in this place, whatever it is: all that was asked is whether it is there."""
-
-    source: Source
-    rank: ClassVar[int] = 10
-
-    def condition(self, scope: Scope) -> str:
-        return f"({scope.read(self.source)}, True)[1]"
-
-    def rests_on(self) -> tuple[Stay, ...]:
-        return (("place", self.source),)
-
-    def miss(self, frame: Frame) -> None:
-        frame.value(self.source)
-
-    def __str__(self) -> str:
-        return f"there is {self.source}"
-
-
-@dataclass(frozen=True)
 class GlobalAbsentGuard(Guard):
     """No global of this name hides the builtin; `base`: the function whose globals are meant, None for the frame's."""
 

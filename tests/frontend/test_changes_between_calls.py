@@ -49,6 +49,15 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         "class A: v = Getter()\no = A(); o.v = 9", "x * o.v", "Getter.__set__ = lambda *args: None",
         "del Getter.__set__",
     ),
+    "global that is not there yet": (
+        "def f(x):\n    try: return x * later\n    except NameError: return x", "f(x)", "later = 3", "del later",
+        "import builtins; builtins.later = 8", "del builtins.later",
+    ),
+    "variable that has no value yet": (
+        "def make():\n    def f(x):\n        try: return x * later\n        except NameError: return x\n"
+        "    def put(value):\n        nonlocal later\n        later = value\n    if 0: later = 1\n"
+        "    return f, put\nf, put = make()", "f(x)", "put(4)", "put(5)",
+    ),
     "leaf": ("w = torch.ones(3, requires_grad=True)", "x * (2 if w.is_leaf else 3)", "w = w * 2", "w = w.detach()"),
     "view": ("w = torch.ones(3)", "x * (2 if w._is_view() else 3)", "w = w[:]", "w = w.clone()"),
     "list of a member": ("class E(enum.Enum): A = [1]", "x * E.A.value[0]", "E.A.value[0] = 7", "E.A.value.append(1)"),

@@ -12,6 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...guards.kinds import FunctionCodeGuard
+from ...guards.presence import EmptyCellGuard
 from ..breaks import unsupported_call
 from ..sources import AttrSource, CellSource, ConstSource, FunctionClosureSource, FunctionDefaultSource
 from .base import Args, Kwargs, Lazy, Value, fail
@@ -30,6 +31,7 @@ class CellValue(Value):
     def __init__(self, contents: Value | None, source: Source | None = None) -> None:
         self.contents = contents
         self.source = source
+        self.was_empty = source is not None and contents is None
 
     @classmethod
     def outside(cls, cell: types.CellType, source: Source, contents_source: Source) -> CellValue:
@@ -41,6 +43,12 @@ class CellValue(Value):
 
     def python_type(self) -> type:
         return types.CellType
+
+    def read(self, tr: Tracer) -> Value | None:
+        """The contents, None if there are none now."""
+        if self.contents is None and self.was_empty and self.source is not None:
+            tr.guard(EmptyCellGuard(self.source))
+        return self.contents
 
     def store(self, tr: Tracer, value: Value) -> None:
         """Set the contents."""
