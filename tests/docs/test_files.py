@@ -18,3 +18,9 @@ _NAMED = re.compile(r"(?<![\w/.])([a-z_]+(?:/[\w]+)+\.(?:py|c|h))\b")
 def test_named_files_are_there(page: Path) -> None:
     names = {name for name in _NAMED.findall(page.read_text()) if not name.startswith("torch/")}
     assert not [name for name in sorted(names) if not any((ROOT / at / name).is_file() for at in HOMES)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_named_tests_are_there(page: Path) -> None:
+    for name, test in re.findall(r"([\w/]+\.py)::(\w+)", page.read_text()):
+        assert f"def {test}(" in (ROOT / "tests" / name).read_text(), f"{name}::{test}"

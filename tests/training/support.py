@@ -16,6 +16,16 @@ from minicompile.runtime.autograd import TrainingGraph
 from ..support import assert_same
 
 
+def leaf(*shape: int) -> torch.Tensor:
+    """A leaf that requires a gradient; the same numbers each time."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+def const(*shape: int) -> torch.Tensor:
+    """A tensor that requires none; other numbers than `leaf`'s."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(2))
+
+
 def fresh(args: Any) -> Any:
     """Copies of the tensors in `args`, leaves with the same requires_grad and strides."""
 

@@ -12,13 +12,9 @@ import minicompile
 from minicompile.ir.dot import render
 from minicompile.lowering.partition import Split
 
-from .support import check, compiled_graph
+from .support import check, compiled_graph, leaf
 
 F = nn.functional
-
-
-def leaf(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
 
 def split_of(function, *args, **options) -> Split:
