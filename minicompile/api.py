@@ -215,16 +215,18 @@ def compile(
         dynamic: True: sizes are symbols, one entry serves many; False: never; None: the first call is compiled for its
             own sizes and ints, and those that vary become symbols.
         backend: a name of `list_backends()` or a callable `(gm, example_inputs) -> callable`.
-        mode, options: see `minicompile.backends`.
+        mode, options: of our own back ends; `MODES` and `OPTIONS` of `minicompile.backends` say what there is.
         verify: compare what each new entry does first, gradients included, with the function itself in eager; a
             difference raises VerificationError, which names the stage at fault (capture, lowering, a pass, partition,
             layout, code), the first node that differs, and its line; "warn": a warning, and eager from then on. The
             function runs more than once: code with effects beyond tensors is compared graph by graph only.
         disable: return `fn` as it is.
     Raises:
-        TypeError: `fn` is not callable.
-        ValueError: an unknown backend, mode, option or way to verify; lists the known ones.
+        TypeError: `fn` is not callable, or `options` no dict.
+        ValueError: an unknown backend, mode, option, or value of `dynamic` or `verify`; lists the known ones.
     """
+    if dynamic not in (True, False, None):
+        raise ValueError(f"dynamic is True, False or None, not {dynamic!r}")
     if verify not in (True, False, "warn"):
         raise ValueError(f'verify is True, False or "warn", not {verify!r}')
     if fn is None:
@@ -236,7 +238,7 @@ def compile(
     if disable:
         return fn
     if isinstance(fn, (CompiledFunction, CompiledModule)):
-        fn = fn.__minicompile_original__ if isinstance(fn, CompiledModule) else fn.__minicompile_original__
+        fn = fn.__minicompile_original__
     if isinstance(fn, torch.nn.Module):
         return CompiledModule(fn, make_context)
     if isinstance(fn, type):
@@ -325,10 +327,13 @@ def mark_dynamic(
         dim: the dimension or dimensions; negative ones count from the end.
         min, max: the sizes that the entry is for, both included; others are compiled for on their own.
     Raises:
+        TypeError: it is no tensor.
         IndexError: there is no such dimension.
-        ValueError: the tensor's own size is not between `min` and `max`.
+        ValueError: `min` is above `max`, or the tensor's own size is not between them.
     """
     low, high = min or 0, max if max is not None else sys.maxsize
+    if low > high:
+        raise ValueError(f"min is {low}, above max, which is {high}")
     for each in _dimensions(tensor, dim):
         if not low <= tensor.shape[each] <= high:
             raise ValueError(f"dimension {each} has size {tensor.shape[each]}, which is not between {low} and {high}")
@@ -343,16 +348,24 @@ def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | N
     """Never make sizes of this tensor symbols, whatever `dynamic=` says; all dimensions if `dim` is None.
 
     Raises:
+        TypeError: it is no tensor.
         IndexError: there is no such dimension.
     """
+    _check_tensor(tensor)
     _mark(tensor, list(range(tensor.dim())) if dim is None else dim, "_minicompile_static", "_minicompile_dynamic")
 
 
+def _check_tensor(tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"sizes of a tensor are marked, not of a {type(tensor).__name__}")
+
+
 def _dimensions(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> set[int]:
+    _check_tensor(tensor)
     dims = {dim} if isinstance(dim, int) else set(dim)
     for each in dims:
         if not -tensor.dim() <= each < tensor.dim():
-            raise IndexError(f"dimension {each} of a tensor with {tensor.dim()} dimensions")
+            raise IndexError(f"there is no dimension {each}: the tensor has {tensor.dim()}")
     return {each % tensor.dim() for each in dims}
 
 

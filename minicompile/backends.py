@@ -66,7 +66,9 @@ def check_mode(mode: str | None) -> None:
 
 
 def check_options(options: dict[str, Any] | None) -> None:
-    """Raises ValueError for an unknown option or value, TypeError for one of the wrong type."""
+    """Raises ValueError for an unknown option or value, TypeError for one of the wrong type, or for no dict."""
+    if not isinstance(options, (dict, type(None))):
+        raise TypeError(f"options is a dict, {{{', '.join(map(repr, OPTIONS))}: …}}, got {options!r}")
     for key, value in (options or {}).items():
         if key not in OPTIONS:
             raise ValueError(f"unknown option {key!r}; known options: {', '.join(sorted(OPTIONS))}")

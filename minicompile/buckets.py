@@ -37,6 +37,9 @@ class Bucket:
         Raises ValueError for tensors of different sizes, or of a size that no bucket holds; IndexError for a tensor
         without the dimension.
         """
+        for tensor in tensors:
+            if not -tensor.dim() <= self.dim < tensor.dim():
+                raise IndexError(f"there is no dimension {self.dim} to pad: a tensor has {tensor.dim()}")
         counts = {tensor.shape[self.dim] for tensor in tensors}
         if len(counts) != 1:
             raise ValueError(f"the tensors have different sizes in dimension {self.dim}: {sorted(counts) or 'none'}")

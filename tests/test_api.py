@@ -174,6 +174,10 @@ def test_unknown_backend_mode_and_option() -> None:
         minicompile.compile(relu_plus_one, mode="nonsense")
     with pytest.raises(ValueError, match="exact_rounding"):
         minicompile.compile(relu_plus_one, options={"nonsense": 1})
+    with pytest.raises(TypeError, match="options is a dict, {'exact_rounding', .*: …}, got 1"):
+        minicompile.compile(relu_plus_one, options=1)
+    with pytest.raises(ValueError, match="dynamic is True, False or None, not 'yes'"):
+        minicompile.compile(relu_plus_one, dynamic="yes")
 
 
 def test_entries_recompiles_and_stats() -> None:
@@ -221,13 +225,20 @@ def test_allow_in_graph_and_assume_constant_result() -> None:
     for _ in range(3):
         assert torch.equal(compiled(X), (X + 1) * 3)
     assert TABLE_CALLS == [2]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="allow_in_graph needs a plain function, got int"):
         minicompile.allow_in_graph(5)
+    with pytest.raises(TypeError, match="disable needs a callable, got int"):
+        minicompile.disable(5)
 
 
 def test_mark_dynamic_checks_the_dimension() -> None:
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="no dimension 2: the tensor has 2"):
         minicompile.mark_dynamic(X, 2)
+    with pytest.raises(ValueError, match="min is 5, above max, which is 2"):
+        minicompile.mark_dynamic(X, 0, min=5, max=2)
+    for mark in (minicompile.mark_dynamic, minicompile.mark_static):
+        with pytest.raises(TypeError, match="not of a list"):
+            mark([X], 0)
 
 
 def test_compiled_calls_compiled_and_itself() -> None:

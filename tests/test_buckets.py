@@ -41,6 +41,11 @@ def test_errors(use, message):
         use()
 
 
+def test_a_dimension_that_is_not_there_is_named():
+    with pytest.raises(IndexError, match="no dimension 3 to pad: a tensor has 1"):
+        minicompile.bucket(3, [4])(torch.ones(3))
+
+
 def test_compiled_code_meets_few_shapes():
     pad = minicompile.bucket(1, (8, 16), mask=True)
 

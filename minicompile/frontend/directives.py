@@ -17,7 +17,12 @@ constant_results: set[Any] = set()
 
 
 def disable(fn: F) -> F:
-    """A function that is never compiled nor traced into, nor is anything that it calls."""
+    """A function that is never compiled nor traced into, nor is anything that it calls.
+
+    Raises TypeError for what cannot be called.
+    """
+    if not callable(fn):
+        raise TypeError(f"minicompile.disable needs a callable, got {type(fn).__name__}")
 
     @functools.wraps(fn)
     def disabled(*args: Any, **kwargs: Any) -> Any:
@@ -43,7 +48,7 @@ def allow_in_graph(fn: F) -> F:
 
     Raises TypeError for something that is not a plain function.
     """
-    _check(fn)
+    _check(fn, "allow_in_graph")
     allowed_in_graph.add(fn)
     return fn
 
@@ -53,13 +58,13 @@ def assume_constant_result(fn: F) -> F:
 
     Raises TypeError for something that is not a plain function.
     """
-    _check(fn)
+    _check(fn, "assume_constant_result")
     constant_results.add(fn)
     return fn
 
 
-def _check(fn: Any) -> None:
+def _check(fn: Any, who: str) -> None:
     import types
 
     if not isinstance(fn, (types.FunctionType, types.BuiltinFunctionType)):
-        raise TypeError(f"a function is needed, got {type(fn).__name__}")
+        raise TypeError(f"minicompile.{who} needs a plain function, got {type(fn).__name__}")

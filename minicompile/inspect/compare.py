@@ -123,7 +123,11 @@ def compare(
         rounds: how many turns each candidate gets.
         cold: both compilers work without their caches, so that first calls can be compared and every stage is seen;
             False: first calls as they come, and torch.compile's stages are not looked into.
+
+    Raises ValueError for less than one round. What the function raises comes out as it is.
     """
+    if rounds < 1:
+        raise ValueError(f"each candidate gets at least one round, not {rounds}")
     compiled = compiled_for_looking(fn)
     run = _Run(fn, args, kwargs)
     with redirect_stdout(_Nowhere()):  # what the function prints was seen once

@@ -180,3 +180,8 @@ def test_command_line_says_what_is_missing(
 
 def test_compare_is_public() -> None:
     assert minicompile.compare is compare
+
+
+def test_no_rounds_are_refused_before_anything_runs() -> None:
+    with pytest.raises(ValueError, match="at least one round, not 0"):
+        compare(torch.neg, torch.ones(2), rounds=0)
