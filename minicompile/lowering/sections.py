@@ -19,6 +19,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -57,33 +58,15 @@ def sections(gm: fx.GraphModule, training: bool) -> list[Section]:
     Raises LoweringError where a cut would stand inside a grad mode or autocast block, or something that is neither a
     tensor nor a size would cross it."""
     body = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output") and not _is_repeated(node)]
-    levels = _levels(body)
-    read = read_by_others(gm.graph, _outputs(gm)) if training else []
-    if within_inner_gradients(gm.graph, read):
-        raise LoweringError("an output is computed from another one, behind which gradients are taken within the graph")
-    cuts = {_cut_behind(body, node, levels) for node in read}
-    alone = {node for node in body if _begins_data(node) or (training and keeps_own_backward(node))}
-    chosen = [node for node in body if node.target in (branched, looped)]
-    if within_inner_gradients(gm.graph, chosen):
-        raise LoweringError("gradients are taken within the graph through a branch or a loop")
-    alone |= set(chosen)
-    cuts |= _around(alone, body, levels)
+    cuts, alone = _cuts(gm, body, training)
     if not cuts:
         return []
-    bounds = sorted({0, *cuts, len(body)})
-    parts = [body[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end]
-    if not all(_is_tensor(node) or is_size(node) for node in _outputs(gm)):
-        raise LoweringError("an output is computed from another one, and a third one is neither a tensor nor a size")
-    for part in parts:
-        if any(node.target is hooked and node.args[1] not in part for node in part):
-            raise LoweringError("a tensor gets its hook where only a part of its gradient is known")
+    bounds = list(pairwise(sorted({0, *cuts, len(body)})))
+    _check_parts(gm, [body[start:end] for start, end in bounds])
     modes = _grad_modes(body)
-    made, start = [], 0
-    for i, part in enumerate(parts):
-        later = [node for other in parts[i + 1 :] for node in other]
-        made.append(_section(gm, part, later, alone, (modes[0], modes[start], modes[start + len(part)])))
-        start += len(part)
-    return made
+    return [
+        _section(gm, body[start:end], body[end:], alone, (modes[0], modes[start], modes[end])) for start, end in bounds
+    ]
 
 
 def aliased_inputs(section: Section, given: frozenset[fx.Node]) -> bool:
@@ -96,6 +79,30 @@ def aliased_inputs(section: Section, given: frozenset[fx.Node]) -> bool:
 
 
 # --- where to cut ---------------------------------------------------------------------------------------------------
+
+
+def _cuts(gm: fx.GraphModule, body: list[fx.Node], training: bool) -> tuple[set[int], set[fx.Node]]:
+    """The positions in the body at which a part ends, and the nodes that run by themselves, as captured."""
+    levels = _levels(body)
+    read = read_by_others(gm.graph, _outputs(gm)) if training else []
+    if within_inner_gradients(gm.graph, read):
+        raise LoweringError("an output is computed from another one, behind which gradients are taken within the graph")
+    cuts = {_cut_behind(body, node, levels) for node in read}
+    alone = {node for node in body if _begins_data(node) or (training and keeps_own_backward(node))}
+    chosen = [node for node in body if node.target in (branched, looped)]
+    if within_inner_gradients(gm.graph, chosen):
+        raise LoweringError("gradients are taken within the graph through a branch or a loop")
+    alone.update(chosen)
+    return cuts | _around(alone, body, levels), alone
+
+
+def _check_parts(gm: fx.GraphModule, parts: list[list[fx.Node]]) -> None:
+    """Raises LoweringError for parts that cannot be compiled one by one."""
+    if not all(_is_tensor(node) or is_size(node) for node in _outputs(gm)):
+        raise LoweringError("an output is computed from another one, and a third one is neither a tensor nor a size")
+    for part in parts:
+        if any(node.target is hooked and node.args[1] not in part for node in part):
+            raise LoweringError("a tensor gets its hook where only a part of its gradient is known")
 
 
 def read_by_others(graph: fx.Graph, outputs: Sequence[fx.Node]) -> list[fx.Node]:
