@@ -66,6 +66,7 @@ def _ready(launchers: Sequence[Launcher], device: torch.device) -> list[Callable
 
 
 def module_source(sources: Sequence[str]) -> str:
+    """The text of one module with all these functions, imports first."""
     return HEAD + "\n\n" + "\n\n\n".join(sources) + "\n"
 
 

@@ -35,6 +35,7 @@ _observer: ContextVar[Observer | None] = ContextVar("minicompile_observer", defa
 
 
 def current() -> Observer | None:
+    """Who is told of translations in this context; None for nobody."""
     return _observer.get()
 
 

@@ -373,6 +373,7 @@ def _expected_key(key: Any) -> Any:
 
 
 def same_keys(container: Any, expected: tuple[Any, ...]) -> bool:
+    """Whether a container has these keys, of the same types and values, in this order; objects by identity."""
     return len(container) == len(expected) and all(map(_same_key, container, expected))
 
 

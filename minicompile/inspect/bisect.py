@@ -212,6 +212,7 @@ def node_values(graph: Graph, inputs: Sequence[Any]) -> Iterator[tuple[Node, Any
 
 
 def is_same(one: Any, other: Any) -> bool:
+    """Whether two results cannot be told apart."""
     return not difference(one, other)
 
 

@@ -22,6 +22,7 @@ WIDTH = 120
 
 
 def as_text(comparison: Comparison) -> str:
+    """For the terminal and for `print`, without colours."""
     return _console(comparison, None).file.getvalue().rstrip()  # type: ignore[attr-defined]
 
 

@@ -111,6 +111,7 @@ def _number(size: Dim, symbols: Mapping[str, int]) -> int:
 
 
 def total(sizes: Iterable[Dim]) -> Dim:
+    """The sum of sizes, a Dim."""
     result: Dim = 0
     for size in sizes:
         result = result + size

@@ -23,6 +23,7 @@ MAX_DRAWN = 200
 
 
 def as_html(explanation: Explanation) -> str:
+    """The same for notebooks: a summary, and a table that folds for each kind of row."""
     parts = [f"<p>{escape(line)}</p>" for line in summary(explanation).splitlines()]
     for title, columns, rows in tables(explanation):
         if rows:

@@ -20,6 +20,7 @@ BREAKS = "Graph breaks"
 
 
 def as_text(explanation: Explanation) -> str:
+    """The summary, its tables and the advice, as plain text."""
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=WIDTH, record=False)

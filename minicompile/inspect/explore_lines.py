@@ -56,10 +56,12 @@ class Links:
 
 
 def line_key(file: str, line: int) -> str:
+    """What links everything that came of one line of a file."""
     return f"L:{file.rsplit('/', 1)[-1]}:{line}"
 
 
 def kernel_key(graph: int, name: str) -> str:
+    """What links everything that belongs to a kernel of a graph."""
     return f"K:{graph}:{name}"
 
 

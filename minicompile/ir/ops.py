@@ -206,6 +206,7 @@ marks calls that do more than return a value (random numbers, in-place): all of 
 getitem (args: extern node, index)."""
 
 def is_pointwise(op: str) -> bool:
+    """Whether each element of the result depends on the elements in its own place."""
     return op in POINTWISE or op == "cast"
 
 
@@ -215,4 +216,5 @@ def is_compute(op: str) -> bool:
 
 
 def known(op: str) -> bool:
+    """Whether the table has the op; anything else may not stand in a graph."""
     return is_compute(op) or op in VIEWS or op in CREATION or op in STRUCTURAL

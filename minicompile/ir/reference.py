@@ -68,6 +68,7 @@ def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> Sizes:
 
 
 def shape_of(dims: Sequence[Any], sizes: Sizes) -> tuple[int, ...]:
+    """Dims as numbers, for sizes by symbol."""
     return tuple(evaluate(dim, sizes) for dim in dims)
 
 

@@ -87,6 +87,7 @@ def max_dim(left: Any, right: Any) -> Any:
 
 
 def is_static(dim: Any) -> bool:
+    """Whether a Dim is a number, whatever the symbols stand for."""
     return isinstance(dim, int) or dim.is_number
 
 
@@ -105,6 +106,7 @@ def quotient(dim: Any, divisor: int) -> Any:
 
 
 def dims_product(dims: Any) -> Any:
+    """How many elements a shape has; 1 for none."""
     result: Any = 1
     for dim in dims:
         result = result * dim
@@ -138,6 +140,7 @@ def _substitute(expr: Any, values: Mapping[str, int | float]) -> Any:
 
 
 def dims_text(dims: Any) -> str:
+    """Dims as Python source, separated by commas."""
     return ", ".join(dim_text(dim) for dim in dims)
 
 

@@ -212,6 +212,7 @@ def opmath(dtype: torch.dtype) -> torch.dtype:
 
 
 def same_shape(left: Shape, right: Shape) -> bool:
+    """Whether two shapes are the same expressions; equal by a guard is not enough."""
     return len(left) == len(right) and all(map(same_dim, left, right))
 
 
@@ -253,6 +254,7 @@ def _fits(value: int, dtype: torch.dtype) -> bool:
 
 
 def numel(shape: Shape) -> Any:
+    """The number of elements, a Dim."""
     return dims_product(shape)
 
 

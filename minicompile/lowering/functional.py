@@ -20,6 +20,7 @@ def functional(value: Any) -> Any:
 
 
 def is_functional(value: Any) -> bool:
+    """Whether a value is a wrapper that functionalisation has made."""
     return isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
 
 

@@ -34,6 +34,7 @@ def window(c: Any, x: Node, shape: Sequence[Any], before: dict[int, Any]) -> tup
 
 
 def both(c: Any, one: Node | None, other: Node | None) -> Node | None:
+    """The conjunction of two masks, of which None is always true."""
     return one if other is None else other if one is None else c.logical_and(one, other)
 
 

@@ -295,6 +295,7 @@ _SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int)
 
 
 def is_size(node: fx.Node) -> bool:
+    """Whether a node's value is a symbolic number."""
     return isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymFloat))
 
 

@@ -21,6 +21,7 @@ _DTYPES = (torch.float32, torch.float64)
 
 
 def run(graph: Graph) -> Graph:
+    """A sum with a product that nothing else reads becomes addmm, where no kernel computes it in passing."""
     users = graph.users()
     alone = _read_once(graph, users)
     fusible = {node for node in users if any(is_compute(user.op) for user in _readers(node, users))}

@@ -24,6 +24,7 @@ Rule = Callable[[Node], "Node | None"]
 
 
 def run(graph: Graph) -> Graph:
+    """The rules below, applied to each node over simplified operands."""
     return graph.rewrite(lambda node, args: simplify(keep(node, args)))
 
 

@@ -22,6 +22,7 @@ _DTYPES = (torch.float32, torch.float64)
 
 
 def run(graph: Graph) -> Graph:
+    """addmm of which only kernels read the result becomes mm, and an addition that they do."""
     users, roots = graph.users(), set(graph.roots())
 
     def only_kernels_read(node: Node) -> bool:

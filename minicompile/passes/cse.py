@@ -16,6 +16,7 @@ from ..ir.rewrite import keep
 
 
 def run(graph: Graph) -> Graph:
+    """The graph with one node for all that compute the same."""
     first: dict[Any, Node] = {}
 
     def rule(node: Node, args: tuple[Any, ...]) -> Node:

@@ -12,5 +12,6 @@ from ..walks import reachable
 
 
 def run(graph: Graph) -> Graph:
+    """The graph with its live nodes alone, in their order."""
     live = reachable(graph.roots(), Node.operands)
     return replace(graph, nodes=tuple(node for node in graph.nodes if node in live))

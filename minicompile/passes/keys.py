@@ -19,6 +19,7 @@ from ..ir.rewrite import keep
 
 
 def run(graph: Graph) -> Graph:
+    """One draw for each device, of which every random operator takes its part."""
     groups = _groups(graph)
     drawn: dict[torch.device, Node] = {}
 

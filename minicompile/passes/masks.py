@@ -32,6 +32,7 @@ _CPU = torch.device("cpu")
 
 
 def run(graph: Graph) -> Graph:
+    """Attention calls whose mask is a constant lose it, or become causal."""
     if not any(map(_bias_name, graph.nodes)):
         return graph
     constants = _Constants(graph)

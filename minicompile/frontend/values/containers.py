@@ -494,6 +494,7 @@ def method_of(tr: Tracer, owner: Value, name: str, table: dict[str, Method]) -> 
 
 
 def elements_of(tr: Tracer, value: Value) -> list[Value]:
+    """What iterating over a value gives, all of it."""
     return value.realize(tr).items(tr)
 
 

@@ -521,10 +521,12 @@ _LACKING = {
 
 
 def set_line(glue: Glue, name: str, key: str, value: Value) -> str:
+    """Glue that stores an attribute past the class's own `__setattr__`."""
     return f"__object_setattr__({name}, {key!r}, {glue.ref(value)})"
 
 
 def dunder_names(op: Any, swapped: bool) -> list[str]:
+    """The special methods that an operator asks of an operand, in order: `+=` falls back on `+`."""
     from ..operators import COMPARISONS, swapped_comparison
 
     name = op.__name__.strip("_")

@@ -119,6 +119,7 @@ def _constant(tr: Tracer, obj: Any, source: Source) -> Value:
 
 
 def guard_constant(tr: Tracer, obj: Any, source: Source) -> None:
+    """The entry is for this value of the source."""
     tr.guard(ConstantGuard(source, obj))
 
 
