@@ -328,7 +328,7 @@ struct mc_vtanh {
     p = mc_vfma(p, z, mc_splat(1.3332538307e-1f));
     p = mc_vfma(p, z, mc_splat(-3.3333307505e-1f));
     mc_vec large = 1.0f - 2.0f / (mc_vexp_mid(t + t) + 1.0f);
-    return !(a >= 0.975f) ? mc_vfma(p * z, x, x) : mc_vsign(large, x);
+    return mc_vsign(!(a >= 0.975f) ? mc_vfma(p * z, a, a) : large, x);
   }
 };
 #endif

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ir.graph import Node
 from ..ir.types import contiguous_strides, dtype_kind
+from .emit import scalar_as
 from .errors import NotConvertible
 from .rules import rule
 
@@ -77,12 +78,12 @@ def hardsigmoid(c: Any, x: Node) -> Node:
 
 
 def _relu6(c: Any, x: Node) -> Node:
-    return c.minimum(c.maximum(x, 0), 6)
+    return c.minimum(6, c.maximum(0, x))
 
 
 @rule("hardtanh.default")
 def hardtanh(c: Any, x: Node, low: Any = -1, high: Any = 1) -> Node:
-    return c.minimum(c.maximum(x, low), high)
+    return c.minimum(high, c.maximum(low, x))
 
 
 @rule("relu6.default")
@@ -92,19 +93,24 @@ def relu6(c: Any, x: Node) -> Node:
 
 @rule("threshold.default")
 def threshold(c: Any, x: Node, limit: Any, value: Any) -> Node:
-    return c.where(c.le(x, limit), value, x)
+    return c.where(_is_below(c, x, limit), value, x)
 
 
-@_activation("hardshrink.default")
+def _is_below(c: Any, x: Node, limit: Any) -> Node:
+    """x <= limit, which is not rounded to half precision as where tensors are compared."""
+    is_exact = scalar_as(limit, x.tensor.dtype, rounded=True) == limit
+    return c.le(x if is_exact else c.upcast(x), limit)
+
+
+@rule("hardshrink.default")
 def hardshrink(c: Any, x: Node, limit: float = 0.5) -> Node:
-    inside = c.logical_and(c.ge(x, -limit), c.le(x, limit))
-    return c.where(inside, 0, x)
+    return c.where(c.logical_and(c.ge(x, -limit), c.le(x, limit)), 0, x)
 
 
 @_activation("softshrink.default")
 def softshrink(c: Any, x: Node, limit: float = 0.5) -> Node:
-    shrunk = c.where(c.gt(x, limit), c.sub(x, limit), c.where(c.lt(x, -limit), c.add(x, limit), c.mul(x, 0)))
-    return shrunk  # x * 0 keeps NaN
+    zero = c.mul(c.abs(x), 0)  # or NaN
+    return c.where(c.gt(x, limit), c.sub(x, limit), c.where(c.lt(x, -limit), c.add(x, limit), zero))
 
 
 @_activation("log_sigmoid_forward.default")
@@ -124,7 +130,7 @@ def log_sigmoid_forward(c: Any, x: Node) -> list[Node | None]:
 @_activation("logit.default")
 def logit(c: Any, x: Node, eps: float | None = None) -> Node:
     if eps is not None:
-        x = c.minimum(c.maximum(x, eps), 1 - eps)
+        x = c.minimum(1 - eps, c.maximum(eps, x))
     return c.log(c.div(x, c.sub(1, x)))
 
 
@@ -139,3 +145,61 @@ def glu(c: Any, x: Node, dim: int = -1) -> Node:
     half = c.out.shape[dim]
     a, b = (c.upcast(c.slice(x, dim, start, half)) for start in (0, half))
     return c.cast(c.mul(a, c.sigmoid(b)), c.out.dtype)
+
+
+# --- gradients of which torch's decompositions are others than ATen's at NaN, or at the ends of a range ---------------
+
+
+def _gradient(name: str) -> Callable[[Callable[..., Node]], Callable[..., Node]]:
+    """As `_activation`, of a gradient and a tensor."""
+
+    def register(formula: Callable[..., Node]) -> Callable[..., Node]:
+        def convert(c: Any, grad: Node, x: Node, *args: Any) -> Node:
+            if dtype_kind(x.tensor.dtype) != "f":
+                raise NotConvertible("an activation of integers")
+            return c.cast(formula(c, c.upcast(grad), c.upcast(x), *args), c.out.dtype)
+
+        rule(name)(convert)
+        return formula
+
+    return register
+
+
+@rule("threshold_backward.default")
+def threshold_backward(c: Any, grad: Node, x: Node, limit: Any) -> Node:
+    return c.where(_is_below(c, x, limit), 0, grad)
+
+
+@_gradient("hardtanh_backward.default")
+def hardtanh_backward(c: Any, grad: Node, x: Node, low: Any, high: Any) -> Node:
+    return c.where(c.logical_and(c.gt(x, low), c.lt(x, high)), grad, 0)
+
+
+@rule("hardshrink_backward.default", "softshrink_backward.default")
+def shrink_backward(c: Any, grad: Node, x: Node, limit: Any) -> Node:
+    return c.where(c.logical_or(c.lt(x, -limit), c.gt(x, limit)), grad, 0)
+
+
+@_gradient("hardswish_backward.default")
+def hardswish_backward(c: Any, grad: Node, x: Node) -> Node:
+    middle = c.mul(grad, c.add(c.div(x, 3), 0.5))
+    return c.where(c.le(x, -3), 0, c.where(c.ge(x, 3), grad, middle))
+
+
+@rule("elu_backward.default")
+def elu_backward(c: Any, grad: Node, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Node) -> Node:
+    """Of x, or of elu's result."""
+    grad, x = c.upcast(grad), c.upcast(x)
+    slope = alpha * scale
+    part = c.add(x, slope) if is_result else c.mul(c.exp(c.mul(x, input_scale)), slope)
+    return c.cast(c.where(c.gt(x, 0), c.mul(grad, scale), c.mul(c.mul(grad, input_scale), part)), c.out.dtype)
+
+
+@rule("smooth_l1_loss_backward.default")
+def smooth_l1_loss_backward(c: Any, grad: Node, x: Node, target: Node, reduction: int, beta: float) -> Node:
+    grad, x, target = map(c.upcast, (grad, x, target))
+    distance = c.sub(x, target)
+    grad = c.div(grad, distance.tensor.numel) if reduction == 1 else grad  # of the mean
+    middle = c.div(c.mul(distance, grad), beta)
+    far = c.where(c.ge(distance, beta), grad, middle)
+    return c.cast(c.where(c.le(distance, -beta), c.neg(grad), far), c.out.dtype)

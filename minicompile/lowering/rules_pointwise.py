@@ -395,9 +395,14 @@ def masked_fill(c: Any, x: Node, mask: Node, value: Any) -> Node:
 
 @rule("clamp.default", "clamp.Tensor")
 def clamp(c: Any, x: Node, low: Any = None, high: Any = None, min: Any = None, max: Any = None) -> Node:
-    """NaN in any operand wins; where the bounds cross, the upper one wins."""
+    """NaN in any operand wins; where the bounds cross, the upper one wins. A zero keeps its sign beside a bound of the
+    other sign: of equal operands the second one is the result. (With bounds that are tensors gcc would not vectorise
+    that.)"""
     low, high = (min if low is None else low), (max if high is None else high)
     x, low, high = c.promote(c.out.dtype, x, low, high)
+    if not isinstance(low, Node) and not isinstance(high, Node):
+        x = x if low is None else c.maximum(low, x)
+        return x if high is None else c.minimum(high, x)
     x = x if low is None else c.maximum(x, low)
     return x if high is None else c.minimum(x, high)
 

@@ -78,6 +78,7 @@ ACTIVATIONS = {
     "hardshrink": F.hardshrink,
     "softshrink": F.softshrink,
     "threshold": lambda x: F.threshold(x, 0.1, 20.0),
+    "threshold_between_halves": lambda x: F.threshold(x, 1e-3, 20.0),
     "logsigmoid": F.logsigmoid,
     "glu": lambda x: F.glu(x, -1),
 }
@@ -87,6 +88,53 @@ ACTIVATIONS = {
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(kernel_only, name, dtype):
     kernel_only(ACTIVATIONS[name], values(dtype))
+
+
+SIGNED_ZEROS = {
+    "clamp": lambda x: x.clamp(0, 6),
+    "clamp_min": lambda x: x.clamp(min=0.0),
+    "clamp_max": lambda x: x.clamp(max=0.0),
+    "hardtanh": lambda x: F.hardtanh(x, 0.0, 1.0),
+    "relu6": F.relu6,
+    "softshrink": F.softshrink,
+    "tanh": torch.tanh,
+    "tanhshrink": F.tanhshrink,
+    "erf": torch.erf,
+    "relu": F.relu,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", SIGNED_ZEROS)
+def test_zeros_have_the_sign_that_eager_s_vectors_give_them(name, dtype):
+    x = torch.tensor([0.0, -0.0], dtype=dtype).repeat(128)
+    function = SIGNED_ZEROS[name]
+    assert torch.equal(minicompile.compile(function)(x).signbit(), function(x).signbit())
+
+
+GRADIENTS = {
+    **{name: ACTIVATIONS[name] for name in ("elu", "selu", "celu", "hardtanh", "relu6", "hardswish", "hardsigmoid",
+                                            "hardshrink", "softshrink", "leaky_relu", "softplus", "threshold")},
+    "elu_in_place": lambda x: F.elu(x * 1, 0.7, inplace=True),
+    "hardshrink_at_its_limit": lambda x: F.hardshrink(x, 0.3),
+    "smooth_l1": lambda x: F.smooth_l1_loss(x.clamp(-4, 4), torch.zeros_like(x), beta=0.7),
+    "smooth_l1_of_each": lambda x: F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_at_special_values_are_those_of_eager_s_vectors(name, dtype):
+    """(Eager's scalar code, which takes the last elements, sometimes lets NaN pass another way.)"""
+    limits = [-3.0, 3.0, 6.0, -0.3, 0.3, 0.7, -0.7, 0.1]
+    x = torch.tensor([*SPECIAL, *limits], dtype=torch.float64).to(dtype)[:, None].repeat(1, 64).flatten()
+    grads = []
+    for run in (GRADIENTS[name], minicompile.compile(GRADIENTS[name], fullgraph=True)):
+        leaf = x.clone().requires_grad_()
+        result = run(leaf)
+        grads.append(torch.autograd.grad(result, leaf, torch.full_like(result, 0.7))[0])
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 1e-2}.get(dtype, 1e-6)
+    torch.testing.assert_close(grads[1], grads[0], equal_nan=True, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
