@@ -78,7 +78,8 @@ class Frame:
     def load(self, name: str) -> Value:
         value = self.slots.get(name)
         if value is None:
-            fail(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+            text = f"cannot access local variable '{name}' where it is not associated with a value"
+            fail(UnboundLocalError(text), is_exact=True)
         return value
 
     def listing(self, tr: Tracer) -> DictValue:

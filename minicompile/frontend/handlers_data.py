@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import operator
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..guards.kinds import AttrPresenceGuard, GlobalAbsentGuard
 from .breaks import Break, BreakKind, UserError, unsupported
@@ -119,8 +119,16 @@ def _copy_free_vars(tr: Tracer, frame: Frame, count: int) -> None:
 def _load_deref(tr: Tracer, frame: Frame, name: str) -> None:
     contents = frame.cell(name).read(tr)
     if contents is None:
-        fail(NameError(f"cannot access free variable '{name}' where it is not associated with a value"))
+        _fail_unassigned(frame, name)
     frame.push(contents)
+
+
+def _fail_unassigned(frame: Frame, name: str) -> NoReturn:
+    """The error of reading an empty cell: of the function around, or of the frame itself."""
+    what = "where it is not associated with a value"
+    if name in frame.code.co_freevars:
+        fail(NameError(f"cannot access free variable '{name}' {what} in enclosing scope"), is_exact=True)
+    fail(UnboundLocalError(f"cannot access local variable '{name}' {what}"), is_exact=True)
 
 
 @opcode("STORE_DEREF")

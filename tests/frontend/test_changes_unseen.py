@@ -3,6 +3,7 @@ inside, memory that is addressed from its start."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -219,3 +220,42 @@ def test_an_attribute_that_a_class_or_module_gets_later(fn: Callable[..., Any], 
     assert_same(compiled(X, mine), fn(X, eagers))
     del mine.later, eagers.later
     assert_same(compiled(X, mine), fn(X, eagers))
+
+
+def _to_the_end(d: dict[str, int]) -> None:
+    d.pop("a")
+    d["a"] = 1
+
+
+def _other_key(d: dict[str, int]) -> None:
+    d.pop("a", None)
+    d["z"] = 1
+
+
+DICT_CHANGES: list[Callable[[Any], Any]] = [
+    lambda d: d.update(z=1), lambda d: d.pop("a"), lambda d: d.update(a=5), lambda d: d.clear(),
+    _to_the_end, _other_key,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+@pytest.mark.parametrize("change", range(len(DICT_CHANGES)))
+def test_dicts_that_change_while_they_are_iterated(change: int, kind: type, is_broken: bool) -> None:
+    def fn(x: Tensor, d: Any, at: int) -> Any:
+        seen: list[Any] = []
+        try:
+            for i, key in enumerate(d):
+                seen.append(key)
+                if i == at:
+                    if is_broken:
+                        torch._dynamo.graph_break()
+                    DICT_CHANGES[change](d)
+        except RuntimeError as error:
+            seen.append(str(error))
+        return x, seen, list(d)
+
+    for size in (1, 2, 3):
+        for at in range(size):
+            compiled = minicompile.compile(fn)
+            assert_same(*(call(X, kind((key, 0) for key in "abc"[:size]), at) for call in (compiled, fn)))

@@ -30,6 +30,7 @@ from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .data_floats import call_data_float
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
 from .objects import ObjectValue
+from .protocols import conforms, is_checked_protocol
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -75,6 +76,8 @@ def is_instance(tr: Tracer, value: Value, classes: Value) -> bool:
     wanted: Any = getattr(classes, "cls", None)
     if isinstance(value, TensorValue) and type(wanted).__name__ == "tensortype":  # torch.FloatTensor
         return value.fake.type() == f"{wanted.__module__}.{wanted.__name__}"
+    if isinstance(wanted, type) and is_checked_protocol(wanted):
+        return conforms(tr, value, wanted)
     return _subclass(tr, value.python_type(), classes) or _says_so(tr, value, classes)
 
 
@@ -103,14 +106,15 @@ def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
     wanted = class_object(classes)
     if not isinstance(wanted, type):
         raise unsupported_call("isinstance()", "has a second argument that cannot be traced")
-    if kind is torch.Tensor and type(wanted).__instancecheck__ is not type.__instancecheck__:
+    plain = (type.__instancecheck__, abc.ABCMeta.__instancecheck__)
+    if kind is torch.Tensor and type(wanted).__instancecheck__ not in plain:
         # torch.Tensor has metaclass rules for nn.Parameter and the legacy classes (torch.FloatTensor).
         if wanted is torch.Tensor:
             return True
         if wanted is torch.nn.Parameter or wanted is torch.nn.Buffer:
             return False
         raise unsupported_call("isinstance()", "with this class cannot be traced")
-    if type(wanted).__instancecheck__ not in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
+    if type(wanted).__instancecheck__ not in plain:
         if wanted not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise unsupported_call("isinstance()", "with this class cannot be traced")
     found = issubclass(kind, wanted)
@@ -150,7 +154,9 @@ def _hasattr(tr: Tracer, owner: Value, name: Value) -> Value:
 
 @rule(vars)
 def _vars(tr: Tracer, owner: Value | None = None) -> Value:
-    if owner is None or not isinstance(owner.realize(tr), ObjectValue):
+    from .classes import ClassValue
+
+    if owner is None or not isinstance(owner.realize(tr), (ObjectValue, ClassValue)):
         raise unsupported_call("vars()", "of this object cannot be traced")
     return owner.realize(tr).getattr(tr, "__dict__")
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.constants import is_numpy_number
-from ...guards.kinds import AttrPresenceGuard
+from ...guards.kinds import AttrPresenceGuard, KeysGuard
 from ..breaks import unsupported_call
 from ..class_lookup import MISSING as _MISSING
 from ..class_lookup import static_lookup
-from ..sources import AttrSource
-from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from ..computed_sources import CallSource
+from ..sources import AttrSource, ItemSource
+from .base import Args, Kwargs, Lazy, NotConstant, Value, fail, fail_as
 from .callables import call_object, has_rule, rule
 from .constant import FOREIGN, ConstantValue, specialized
 from .containers import SequenceValue
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..sources import Source
     from ..tracer import Tracer
 
+_SUBCLASSES = type.__dict__["__subclasses__"]
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 
 
@@ -80,6 +82,10 @@ class ClassValue(Value):
             return MethodValue(Lazy(raw.__func__, AttrSource(source, "__func__")), self)
         if isinstance(meta, types.FunctionType) and raw is _MISSING:
             return MethodValue(tr.wrap(meta, AttrSource(tr.anchor(type(self.cls)), name)), self)
+        if meta is _SUBCLASSES and raw is _MISSING:
+            return _SubclassesMethod(self)
+        if name == "__dict__" and tr.attributes_of(self):
+            raise self.cannot("reading the attribute dict, some of which was set here,")
         binds = python_descriptor(tr, self.cls, name, raw, "__get__") if raw is not _MISSING else None
         if binds is not None:
             return binds.call(tr, [ConstantValue(None), self], {})
@@ -180,13 +186,32 @@ class ClassValue(Value):
             return make_exception(tr, self, args, kwargs)
         if issubclass(self.cls, enum.Enum) and static_lookup(self.cls, "_missing_") is enum.Enum.__dict__["_missing_"]:
             return _fold_class(tr, self.cls, args, kwargs)
-        if inspect.isabstract(self.cls):
-            fail(TypeError(f"Can't instantiate abstract class {self.cls.__name__}"))
+        if inspect.isabstract(self.cls) and self.cls.__new__ is object.__new__:
+            fail_as(self.cls)  # before any code of the program runs
         if isinstance(self.cls.__new__, types.FunctionType):
             return _make_through_new(tr, self, args, kwargs)
         if can_be_made(self.cls) or (asked and native_base(self.cls) is None and can_be_made(self.cls, own_new=True)):
             return _make_object(tr, self, args, kwargs)
         return _fold_class(tr, self.cls, args, kwargs)
+
+
+class _SubclassesMethod(Value):
+    """`type.__subclasses__`, bound to a class."""
+
+    def __init__(self, owner: ClassValue) -> None:
+        self.owner = owner
+
+    def describe(self) -> str:
+        return f"{self.owner.cls.__qualname__}.__subclasses__"
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        source = CallSource(AttrSource(tr.anchor(self.owner.cls), "__subclasses__"))
+        found: list[type] = self.owner.cls.__subclasses__()
+        tr.guard(KeysGuard.of(source, found))
+        return SequenceValue(list, [Lazy(cls, ItemSource(source, index)) for index, cls in enumerate(found)])
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.__subclasses__"
 
 
 class OpaqueClassItem(Value):

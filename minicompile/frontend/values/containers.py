@@ -206,7 +206,7 @@ class DictValue(Value):
     def iterator(self, tr: Tracer) -> Value:
         from .iterators import DictIteratorValue
 
-        return DictIteratorValue(self, "keys")
+        return DictIteratorValue(self, "keys", tr.root_step)
 
     def element(self, tr: Tracer, what: str, key: Any) -> Value:
         """What iterating over the keys, values or items yields for a key."""
@@ -396,7 +396,7 @@ class ViewValue(Value):
     def iterator(self, tr: Tracer) -> Value:
         from .iterators import DictIteratorValue
 
-        return DictIteratorValue(self.owner, self.what)
+        return DictIteratorValue(self.owner, self.what, tr.root_step)
 
     def length(self, tr: Tracer) -> int:
         return len(self.owner.entries)

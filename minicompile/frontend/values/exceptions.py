@@ -94,7 +94,7 @@ class ExceptionValue(ObjectValue):
         return super()._from_data_descriptor(tr, name, raw)
 
     def _from_class(self, tr: Tracer, name: str, raw: Any) -> Value:
-        if raw is BaseException.__dict__["with_traceback"]:
+        if raw in (BaseException.__dict__["with_traceback"], BaseException.__dict__["add_note"]):
             return MethodValue(CallableValue(raw), self)
         return super()._from_class(tr, name, raw)
 
@@ -217,6 +217,19 @@ def _init(tr: Tracer, owner: Value, *args: Value) -> Value:
         raise owner.cannot("initialising")
     owner.arguments = list(args)
     tr.changed()
+    return ConstantValue(None)
+
+
+@rule(BaseException.add_note)
+def _add_note(tr: Tracer, owner: Value, note: Value) -> Value:
+    owner, text = owner.realize(tr), note.realize(tr)
+    if not isinstance(owner, ExceptionValue):
+        raise owner.cannot("adding a note")
+    if text.python_type() is not str:
+        fail(TypeError(f"note must be a str, not '{text.python_type().__name__}'"), is_exact=True)
+    if "__notes__" not in owner.attributes:
+        owner.set_own(tr, "__notes__", SequenceValue(list, []))
+    owner.attributes["__notes__"].realize(tr).getattr(tr, "append").call(tr, [text], {})
     return ConstantValue(None)
 
 

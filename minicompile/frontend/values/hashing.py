@@ -153,7 +153,7 @@ def _hash(tr: Tracer, obj: Value) -> Value:
 
 
 def _is_hashed_by_value(raw: Any) -> bool:
-    if type(raw) in (tuple, frozenset, torch.Size):
+    if isinstance(raw, (tuple, frozenset)) and type(raw).__hash__ in (tuple.__hash__, frozenset.__hash__):
         return all(map(_is_hashed_by_value, raw))
     kinds = (int, float, complex, bool, str, bytes)
     return isinstance(raw, HashedKey) or type(raw) in kinds or is_numpy_number(raw)

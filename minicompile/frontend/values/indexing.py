@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from ...guards.constants import is_numpy_number
 from ..breaks import Break, BreakKind, Restart
 from ..shared_elements import same_memory
 from .base import Value
@@ -23,6 +24,26 @@ from .containers import SequenceValue, SliceValue
 if TYPE_CHECKING:
     from ..tracer import Tracer
     from .tensor import TensorValue
+
+
+def torch_key(tr: Tracer, key: Value) -> Value:
+    """The key with tensors in the place of arrays, and ints in that of NumPy's."""
+    key = key.realize(tr)
+    parts = _parts(tr, key)
+    plain = list(map(_without_numpy, parts))
+    if all(map(operator.is_, plain, parts)):
+        return key
+    return SequenceValue(tuple, plain) if isinstance(key, SequenceValue) else plain[0]
+
+
+def _without_numpy(part: Value) -> Value:
+    from .arrays import ArrayValue
+
+    if isinstance(part, ArrayValue) and not part.is_scalar:
+        return part.tensor
+    if isinstance(part, ConstantValue) and is_numpy_number(part.value) and hasattr(part.value, "__index__"):
+        return ConstantValue(part.value.item())
+    return part
 
 
 def select_symbolic(tr: Tracer, tensor: TensorValue, key: Value) -> Value | None:

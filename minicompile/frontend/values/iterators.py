@@ -7,22 +7,18 @@ stands at the same element.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from ..breaks import Restart, UserError, unsupported
 from .base import Value, fail
 from .constant import ConstantValue
-from .real_iterators import DictRest
+from .real_iterators import CHANGED, END, DictRest
 
 if TYPE_CHECKING:
     from ..glue import Glue
     from ..tracer import Tracer
     from .containers import DictValue, SequenceValue, SetValue
-
-
-_SIZED: dict[type, str] = {dict: "dictionary", OrderedDict: "OrderedDict", defaultdict: "dictionary"}
-"""Dicts, which must not change their size while they are iterated, by Python's name for them."""
 
 
 class Iterator(Value):
@@ -150,7 +146,7 @@ class SetIteratorValue(IteratorValue):
 
     def check_container(self, tr: Tracer) -> None:
         if len(self.owner.entries) != len(self.keys):
-            fail(RuntimeError("Set changed size during iteration"))
+            fail(RuntimeError("Set changed size during iteration"), is_exact=True)
         if list(self.owner.entries) != self.keys:  # then Python goes on with whatever stands where it stands
             raise Restart(self.step, unsupported("A set gets other elements while it is iterated."))
 
@@ -162,12 +158,15 @@ class SetIteratorValue(IteratorValue):
 
 
 class DictIteratorValue(Iterator):
-    """An iterator over a dict's keys, values or items: the keys as they were, the values as they are now."""
+    """An iterator over a dict's keys, values or items, begun at root instruction `step`: the keys as they were, the
+    values as they are now."""
 
-    def __init__(self, owner: DictValue, what: str) -> None:
+    def __init__(self, owner: DictValue, what: str, step: int) -> None:
         self.owner = owner
         self.what = what
+        self.step = step
         self.keys = list(owner.entries)
+        self.picture = iter(owner.entries)
         self.position = 0
         self.exhausted = False
 
@@ -175,19 +174,39 @@ class DictIteratorValue(Iterator):
         return type(iter(getattr(self.owner.kind(), self.what)()))
 
     def next(self, tr: Tracer) -> Value | None:
+        is_ordered = self.owner.kind is OrderedDict
+        if is_ordered and self.position >= len(self.keys):  # it looks ahead, and does not care what happens then
+            self.exhausted = True
         if self.exhausted:
             return None
-        if len(self.owner.entries) != len(self.keys):
-            fail(RuntimeError(f"{_SIZED.get(self.owner.kind, 'dictionary')} changed size during iteration"))
+        if is_ordered:
+            self._check_order()
+        else:
+            self._check_keys()
         if self.position >= len(self.keys):
             self.exhausted = True
             return None
-        key = self.keys[self.position]
-        if key not in self.owner.entries:
-            fail(RuntimeError("dictionary keys changed during iteration"))
         tr.changed()
         self.position += 1
-        return self.owner.element(tr, self.what, key)
+        return self.owner.element(tr, self.what, self.keys[self.position - 1])
+
+    def _check_order(self) -> None:
+        """An OrderedDict must stay as it is, order included."""
+        now = list(self.owner.entries)
+        if now != self.keys:
+            self.exhausted = True
+            fail(RuntimeError("OrderedDict mutated during iteration"), is_exact=bool(now))
+
+    def _check_keys(self) -> None:
+        """A dict must keep its size. With other keys Python goes on with whatever stands where it stands."""
+        if len(self.owner.entries) != len(self.keys):
+            fail(RuntimeError("dictionary changed size during iteration"), is_exact=True)
+        try:
+            key = next(self.picture, END)
+        except RuntimeError:
+            key = CHANGED
+        if key is not (self.keys[self.position] if self.position < len(self.keys) else END):
+            raise Restart(self.step, unsupported("A dict gets other keys while it is iterated."))
 
     def build(self, glue: Glue) -> str:
         if self.exhausted:

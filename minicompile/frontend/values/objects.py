@@ -359,11 +359,15 @@ class ObjectValue(Value):
         tr.mutated(self, self._set_text(name), value)
 
     def delattr(self, tr: Tracer, name: str) -> None:
-        raw = static_lookup(self.cls, name)
         deleter = self.accessor(tr, "__delattr__")
         if deleter is not None and static_lookup(self.cls, "__delattr__") is not torch.nn.Module.__delattr__:
             deleter.call(tr, [ConstantValue(name)], {})
             return
+        self.plain_delattr(tr, name)
+
+    def plain_delattr(self, tr: Tracer, name: str) -> None:
+        """`object.__delattr__`."""
+        raw = static_lookup(self.cls, name)
         if isinstance(raw, property):
             self._property_part(tr, name, raw, "fdel", "deleter").call(tr, [self], {})
             return
@@ -382,7 +386,7 @@ class ObjectValue(Value):
         return tr.wrap(function, AttrSource(AttrSource(tr.anchor(self.cls), name), part))
 
     def delete_own(self, tr: Tracer, name: str) -> None:
-        """`object.__delattr__`."""
+        """Delete what the object itself holds."""
         tracked = None
         instance_dict = getattr(self.obj, "__dict__", None)
         if instance_dict is not None:
@@ -551,6 +555,15 @@ def _object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Valu
     if not isinstance(owner, ObjectValue):
         raise owner.cannot("setting an attribute")
     owner.set_own(tr, name.realize(tr).const(tr), value)
+    return ConstantValue(None)
+
+
+@rule(object.__delattr__)
+def _object_delattr(tr: Tracer, owner: Value, name: Value) -> Value:
+    owner = owner.realize(tr)
+    if not isinstance(owner, ObjectValue):
+        raise owner.cannot("deleting an attribute")
+    owner.plain_delattr(tr, name.realize(tr).const(tr))
     return ConstantValue(None)
 
 

@@ -12,7 +12,8 @@ and the iterator is advanced for real. So a loop whose body breaks is compiled o
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import itertools
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,21 +33,30 @@ CHANGED = object()
 
 class DictRest:
     """The rest of an iteration over a dict or set that was begun while tracing; as strict with changes as Python's
-    own."""
+    own, which goes on for it unless something had changed already."""
 
-    __slots__ = ("keys", "owner", "size", "what")
+    __slots__ = ("keys", "owner", "real", "size", "what")
 
     def __init__(self, owner: Any, what: str, keys: tuple[Any, ...], size: int) -> None:
         self.owner = owner
         self.what = what
         self.keys = list(reversed(keys))
         self.size = size
+        self.real = _iterator_behind(owner, what, size - len(keys)) if self._is_unchanged() else None
+
+    def _is_unchanged(self) -> bool:
+        if type(self.owner) not in (dict, OrderedDict, defaultdict, set) or len(self.owner) != self.size:
+            return False
+        return [*reversed([*self.owner])][: len(self.keys)] == self.keys
 
     def __iter__(self) -> DictRest:
         return self
 
     def peek(self, ahead: int = 0) -> Any:
-        """The element behind the next `ahead`. Raises RuntimeError if the dict has changed its size."""
+        """The element behind the next `ahead`. Raises RuntimeError where Python would, or soon."""
+        if self.real is not None:
+            rest = self.real.__reduce__()[1][0]
+            return rest[ahead] if ahead < len(rest) else END
         if len(self.owner) != self.size:
             self.size = -1
             raise RuntimeError(f"{_NAMES.get(type(self.owner), 'dictionary changed size')} during iteration")
@@ -58,6 +68,8 @@ class DictRest:
         return key if self.what == "keys" else self.owner[key] if self.what == "values" else (key, self.owner[key])
 
     def __next__(self) -> Any:
+        if self.real is not None:
+            return next(self.real)
         item = self.peek()
         if item is END:
             raise StopIteration
@@ -65,8 +77,16 @@ class DictRest:
         return item
 
 
+def _iterator_behind(owner: Any, what: str, count: int) -> Any:
+    """An iterator of Python's own that has gone past the first `count` elements."""
+    iterator = iter(owner) if type(owner) is set else iter(getattr(owner, what)())
+    for _ in range(count):
+        next(iterator)
+    return iterator
+
+
 _NAMES: dict[type, str] = {OrderedDict: "OrderedDict mutated", set: "Set changed size"}
-KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())), DictRest)
+KINDS: tuple[type, ...] = (type(iter(range(0))), type(iter([])), type(iter(())), DictRest, itertools.count)
 
 
 def peek(iterator: Any, ahead: int = 0) -> Any:
@@ -77,9 +97,20 @@ def peek(iterator: Any, ahead: int = 0) -> Any:
             return iterator.peek(ahead)
         except RuntimeError:
             return CHANGED
+    if type(iterator) is itertools.count:
+        return _counted(iterator, ahead)
     _, (container, *_), *state = iterator.__reduce__()
     index = ahead + (state[0] if state and state[0] is not None else 0)
     return container[index] if index < len(container) else END
+
+
+def _counted(iterator: Any, ahead: int) -> Any:
+    """The number that a counter of ints comes to, which its text tells: `count(3)`, `count(3, 2)`."""
+    try:
+        start, *step = map(int, repr(iterator)[6:-1].split(","))
+    except ValueError:  # it counts something else
+        return CHANGED
+    return start + ahead * (step[0] if step else 1)
 
 
 @dataclass(frozen=True)

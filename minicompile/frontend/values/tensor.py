@@ -21,7 +21,7 @@ from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
-from .indexing import put_at, select_symbolic, take_at
+from .indexing import put_at, select_symbolic, take_at, torch_key
 from .tensor_data import read_data, set_data
 
 if TYPE_CHECKING:
@@ -179,11 +179,12 @@ class TensorValue(Value):
         return SequenceValue(torch.Size, [tr.number(size) for size in self.fake.shape])
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        key = key.realize(tr)
+        key = torch_key(tr, key)
         selected = select_symbolic(tr, self, key) or take_at(tr, self, key)
         return selected if selected is not None else tr.torch_call(operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        key = torch_key(tr, key)
         if not put_at(tr, self, key, value):
             tr.torch_call(operator.setitem, [self, key, value], {})
 

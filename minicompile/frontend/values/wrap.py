@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
@@ -50,9 +51,11 @@ from .namespaces import outside_namespace
 from .nn_module import make_module
 from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
 from .profiler_ranges import outside_range
+from .proxies import outside_proxy
 from .random_draws import is_generator, outside_draw
 from .real_iterators import KINDS, RealIteratorValue
 from .subclasses import native_base, outside_subclass
+from .thread_locals import outside_thread_local
 from .torch_functions import is_torch_function
 from .transforms import outside_transform
 
@@ -309,6 +312,10 @@ def _weakref(tr: Tracer, obj: weakref.ReferenceType[Any], source: Source) -> Val
     return WeakReferenceValue(obj, source)
 
 
+def _proxy(tr: Tracer, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
+    return outside_proxy(tr, obj, source) or _opaque(tr, obj, source)
+
+
 def _real_iterator(tr: Tracer, obj: Any, source: Source) -> Value:
     tr.guard_type(source, obj)
     return RealIteratorValue(obj, source)
@@ -373,6 +380,8 @@ _BY_TYPE: dict[type, Maker] = {
     types.CellType: _cell,
     types.CodeType: _code,
     types.SimpleNamespace: outside_namespace,
+    types.MappingProxyType: _proxy,
+    threading.local: outside_thread_local,
     functools.partial: _partial,
     GradModeExit: _grad_exit,
     torch.autocast: outside_autocast,
