@@ -248,17 +248,19 @@ class Attempt:
             written = assemble(self.segment, guards, parts)
             namespace = {**written.namespace, **self._way_on(way), "__graph__": compiled}
             run = make_function(f"{self.segment.code.co_name}:{self.segment.line}", written.text, namespace)
-        # Going round a loop that broke in its body is part of that break, not one more.
-        is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
-        breaks = [broken[1]] if broken is not None and is_new else []
-        graphs = [record] if record else []
-        is_whole = not (way.next or way.line or way.tail or way.raising)
-        check = written.check
+        graphs, check = [record] if record else [], written.check
+        breaks = self._new_breaks(broken)
         entry = Entry(self.segment.name, run, guards, graphs, written.text, breaks, seconds, None, check.is_dead)
+        is_whole = not (way.next or way.line or way.tail or way.raising)
         entry.written = written if is_whole and tr.graph.shapes is None and tr.is_portable else None
         entry.draws = bool(tr.draws.sources)
         entry.effects_or_packed = _placed_effects(glue, call_lines, 1 + len(check.lines))
         return entry
+
+    def _new_breaks(self, broken: tuple[Instruction, BreakRecord] | None) -> list[BreakRecord]:
+        """The break, if there is one. Going round a loop that broke in its body is part of that break, not one more."""
+        is_new = broken is not None and (self.segment.is_first or broken[0].op != "FOR_ITER")
+        return [broken[1]] if broken is not None and is_new else []
 
     def _way_out(self, result: Value | None, broken: tuple[Instruction, BreakRecord] | None) -> Exit:
         """The glue behind the graph: what the frame has changed, and its result or the way on from the break."""
