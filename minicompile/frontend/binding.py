@@ -9,6 +9,7 @@ CPython itself does the binding: for each code object a tiny function with the s
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -56,12 +57,12 @@ def _make_binder(code: CodeType) -> FunctionType:
     keyword_only = [safe[name] for name in names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]]
     rest = [safe[name] for name in names[code.co_argcount + code.co_kwonlyargcount :]]
     parts = list(positional)
-    if code.co_flags & 4:
+    if code.co_flags & CO_VARARGS:
         parts.append(f"*{rest.pop(0)}")
     elif keyword_only:
         parts.append("*")
     parts += keyword_only
-    if code.co_flags & 8:
+    if code.co_flags & CO_VARKEYWORDS:
         parts.append(f"**{rest.pop(0)}")
     namespace: dict[str, Any] = {}
     result = "".join(f"{safe[name]}, " for name in names)

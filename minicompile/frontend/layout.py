@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import keyword
 from dataclasses import dataclass
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 
 
@@ -32,8 +33,8 @@ def slot_name(name: str, index: int) -> str:
 
 def argument_names(code: CodeType) -> tuple[str, ...]:
     """The raw argument slots of a function: positional, keyword-only, *args, **kwargs."""
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return code.co_varnames[:count]
+    collecting = sum(bool(code.co_flags & flag) for flag in (CO_VARARGS, CO_VARKEYWORDS))
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + collecting]
 
 
 def call_like(code: CodeType, values: tuple[object, ...]) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -42,9 +43,9 @@ def call_like(code: CodeType, values: tuple[object, ...]) -> tuple[tuple[object,
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     rest = code.co_argcount + code.co_kwonlyargcount
     named = dict(zip(names, values[code.co_argcount : rest], strict=True))
-    if code.co_flags & 4:
+    if code.co_flags & CO_VARARGS:
         positional.extend(values[rest])  # type: ignore[arg-type]
         rest += 1
-    if code.co_flags & 8:
+    if code.co_flags & CO_VARKEYWORDS:
         named.update(values[rest])  # type: ignore[call-overload]
     return tuple(positional), named

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import sys
 import sysconfig
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType
 
 import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
+_SUSPENDED = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _OWN = str(Path(__file__).parent.parent) + "/"
 _TRACED = (
     "examples/", "lessons/", "frontend/polyfills.py", "frontend/torch_polyfills.py", "frontend/scan_polyfills.py",
@@ -82,9 +84,9 @@ def why_not_compiled(code: CodeType) -> str | None:
     """None if a frame of this code may be compiled on its own."""
     if code.co_name in ("<module>", "<genexpr>"):
         return "it runs once, or is a generator"
-    if code.co_flags & 0x2A0:
+    if code.co_flags & _SUSPENDED:
         return "it is a generator or a coroutine"
-    if not code.co_flags & 0x1:
+    if not code.co_flags & CO_OPTIMIZED:
         return "it is a class body"
     if is_optimizer_step(code):
         return None

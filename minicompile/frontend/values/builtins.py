@@ -12,6 +12,7 @@ import operator
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
+from inspect import CO_OPTIMIZED
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -163,7 +164,7 @@ def _vars(tr: Tracer, owner: Value | None = None) -> Value:
 
 @rule(locals)
 def _locals(tr: Tracer) -> Value:
-    if tr.frame.code.co_flags & 0x1 == 0:
+    if not tr.frame.code.co_flags & CO_OPTIMIZED:
         raise unsupported_call("locals()", "in a class body cannot be traced")
     return tr.frame.listing(tr)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...guards.kinds import FunctionCodeGuard
@@ -416,7 +417,7 @@ def bind_arguments(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
     positional, keyword_only = names[: code.co_argcount], names[code.co_argcount :]
     slots = dict(zip(positional, args, strict=False))
     rest = code.co_argcount + code.co_kwonlyargcount
-    if code.co_flags & 4:
+    if code.co_flags & CO_VARARGS:
         slots[code.co_varnames[rest]] = SequenceValue(tuple, args[code.co_argcount :])
         rest += 1
     elif len(args) > code.co_argcount:
@@ -430,7 +431,7 @@ def bind_arguments(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
             _mismatch(fn, args, kwargs)
         else:
             slots[name] = value
-    if code.co_flags & 8:
+    if code.co_flags & CO_VARKEYWORDS:
         slots[code.co_varnames[rest]] = DictValue(dict, extra)
     elif extra:
         _mismatch(fn, args, kwargs)
