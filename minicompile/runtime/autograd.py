@@ -11,6 +11,7 @@ lowering/undefined.py), as in eager.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ def _strides_function(graph: Graph, index: int) -> Callable[..., tuple[int, ...]
         return lambda *sizes: strides
     names = [str(node.attrs["name"]) for node in graph.inputs if isinstance(node.type, SizeType)]
     text = f"lambda {', '.join(names)}: ({''.join(f'{dim_text(stride)}, ' for stride in strides)})"
-    return eval(text, {})  # our own text, over our own symbols
+    return eval(text, {"math": math})  # our own text, over our own symbols
 
 
 def _laid_out(tangent: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import minicompile
 from minicompile import errors
@@ -448,6 +449,20 @@ def test_dynamic_sizes() -> None:
                 results.append((x.grad, w.grad, *(out.detach() for out in outputs)))
             assert_gradients(*results)
     assert len(compiled.entries) == 1
+
+
+def test_gradients_of_results_whose_sizes_are_rounded() -> None:
+    def function(x):
+        return F.interpolate(x, scale_factor=1.7, mode="bilinear"), x[:, :, : int(x.shape[2] * 0.7)] * 2
+
+    compiled = minicompile.compile(function, dynamic=True, fullgraph=True)
+    for n in (5, 8):
+        results = []
+        for run in (compiled, function):
+            (x,) = fresh((leaf(1, 2, n, 6),))
+            run_backward(run(x))
+            results.append([x.grad])
+        assert_gradients(*results)
 
 
 @pytest.mark.parametrize("gradients", [True, False])
