@@ -32,7 +32,7 @@ def run(graph: Graph) -> Graph:
             return new
         for old, product, bias in ((node.args[0], *args), (node.args[1], *reversed(args))):
             if _is_product(product) and isinstance(old, Node) and old in alone and isinstance(bias, Node):
-                if product.tensor.strides == node.tensor.strides:
+                if bias is not product and product.tensor.strides == node.tensor.strides:
                     return _addmm(node, product, bias)
         return new
 

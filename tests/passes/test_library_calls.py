@@ -31,6 +31,11 @@ def optimised(function, *inputs: torch.Tensor) -> Graph:
 # --- addmm ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_product_and_itself_are_one_product():
+    x = torch.randn(5, 6)
+    assert externs(optimised(lambda x: x @ x.T + x @ x.T, x)) == [MM]
+
+
 @pytest.mark.parametrize("shape", [(7,), (5, 7), (1, 7), (5, 1), ()], ids=str)
 def test_a_product_and_a_sum_are_one_call(shape):
     x, w, b = torch.randn(5, 6), torch.randn(6, 7), torch.randn(shape)
