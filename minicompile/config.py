@@ -81,6 +81,11 @@ OPTIONS: dict[str, Option] = {
         "random numbers are ATen's, in eager's order; else kernels compute their own, from keys that torch's "
         "generators give: repeatable by torch.manual_seed, but not eager's",
     ),
+    "own_products": Option(
+        _constant(None), (bool, _NONE),
+        "float32 products of matrices on the CPU, but small ones, are kernels of ours, fused with what reads them, not "
+        "MKL's; None: on processors where they were measured to be faster",
+    ),
     "kept_memory": Option(
         _constant(512 << 20), (int,),
         "bytes of dead results (of 4 MiB and more, on the CPU) that are kept at most, for later ones; 0: none",
@@ -109,6 +114,7 @@ class Config:
     exact_rounding: bool
     exact: bool
     fallback_random: bool
+    own_products: bool | None
     kept_memory: int
     cache_dir: Path | None
     debug_dir: Path | None

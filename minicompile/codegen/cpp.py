@@ -4,7 +4,8 @@ In: a `Kernel`. Out: one `extern "C" int NAME(void **buffers, const int64_t *siz
 is missing; and, for a whole graph, one translation unit without a single include.
 
 Index arithmetic is 64-bit. A reduction along what lies next to each other in memory is a row kernel, one across it a
-column kernel; a pointwise kernel that reads a tensor across its rows is a tile kernel.
+column kernel; a pointwise kernel that reads a tensor across its rows is a tile kernel. Matrix products have loops of
+their own.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from itertools import chain
 from .cpp_columns import ColumnPrinter
 from .cpp_math import prelude
 from .cpp_pieces import PiecesPrinter, one_walk
+from .cpp_products import ProductPrinter
 from .cpp_rows import GRAIN, RowPrinter
 from .cpp_scans import ScanPrinter, has_scan
 from .cpp_tiles import TilePrinter, transposed_axis
 from .kernel_ir import Batch, Kernel, lane_axis
+from .matmul_kernel import Product
 from .pieces import pieces_by_rows
 from .row_pairs import joined, several
 
@@ -43,6 +46,8 @@ def print_cpp(kernel: Kernel) -> str:
     """The kernel as a C++ function; one that is cut into pieces calls a function for each."""
     if isinstance(kernel, Batch):
         return _print_batch(kernel)
+    if isinstance(kernel, Product):
+        return ProductPrinter(kernel).text()
     printers = list(chain.from_iterable(_walks(parts) for parts in pieces_by_rows(kernel)))
     if len(printers) == 1:
         return printers[0].text(kernel.name)

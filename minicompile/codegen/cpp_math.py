@@ -13,7 +13,7 @@ import importlib.resources
 import re
 
 HEADERS = ("cpp_prelude.h", "cpp_prelude_trig.h", "cpp_prelude_special.h", "cpp_prelude_vectors.h",
-           "cpp_prelude_blocks.h", "cpp_prelude_softmaxes.h")  # fmt: skip
+           "cpp_prelude_blocks.h", "cpp_prelude_softmaxes.h", "cpp_prelude_products.h")  # fmt: skip
 """Read one after the other: a section may use those above it."""
 
 _NAME = re.compile(r"\bmc_\w+")

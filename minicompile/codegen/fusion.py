@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from ..ir.graph import BufferView, Graph, Node
 from ..ir.ops import CREATION, GATHER, VIEWS, is_pointwise
 from ..ir.ops import is_compute as is_compute_op
-from ..ir.symbols import evaluate, free_symbols
-from ..ir.types import Dim, TensorType
+from ..ir.symbols import hint
+from ..ir.types import TensorType
 from ..walks import reachable
 from .compiled import FusionDecision
 from .iteration import CHEAP, Iteration, Refused, analyse, cost
@@ -413,7 +413,4 @@ def _bytes(node: Node, hints: Mapping[str, int] | None = None) -> int:
     """Size in memory; 0 for what has none."""
     if not isinstance(node.type, TensorType) or node.op in CREATION:
         return 0
-    numel: Dim = node.tensor.numel
-    if not isinstance(numel, int):
-        numel = evaluate(numel, {name: (hints or {}).get(name, 128) for name in free_symbols(numel)})
-    return int(numel) * node.tensor.dtype.itemsize
+    return hint(node.tensor.numel, hints or {}) * int(node.tensor.dtype.itemsize)

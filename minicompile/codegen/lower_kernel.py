@@ -18,7 +18,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.ops import CREATION, GATHER, POINTWISE, REDUCTIONS, SCANS
-from ..ir.symbols import evaluate, free_symbols
+from ..ir.symbols import hint
 from ..ir.types import Dim
 from .axes import AxisSpace, Dims
 from .index_math import added, affine_of, folded, scaled
@@ -102,9 +102,7 @@ class _Lowering:
         return tuple(axes), inner
 
     def _hint(self, dim: Dim) -> int:
-        if isinstance(dim, int):
-            return dim
-        return evaluate(dim, {name: self.hints.get(name, 128) for name in free_symbols(dim)})
+        return hint(dim, self.hints)
 
     def _ordered(self, atoms: frozenset[int], references: list[Access]) -> list[int]:
         """Outermost first, by the strides of the first access that covers most atoms."""

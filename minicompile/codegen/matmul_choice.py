@@ -1,27 +1,30 @@
-"""mode="max-autotune": which matrix products become kernels of ours, with what stands around them.
+"""Which matrix products become kernels of ours, with what stands around them.
 
-In: the units of a plan with their kernels, and the device. Out: the same, where a product that was faster as one kernel
-with its neighbours is a unit with a `Product`; and a decision for each product, with the times.
+In: the units of a plan with their kernels, and a policy. Out: the same, where a product that is better one kernel with
+its neighbours is a unit with a `Product`; and a decision for each product, with the reason.
 
 Candidates are the product with the pointwise kernel that reads it, and with those that make its factors, each in
-several sizes of tiles. All are timed on the device against cuBLAS and the kernels as they are. Where there is no device
-to time on (the interpreter; compiling for a GPU that is elsewhere), the first candidate is taken. Products of symbolic
-sizes stay cuBLAS's."""
+several sizes of tiles. With mode="max-autotune" on a GPU (`Timed`) all are timed on the device against cuBLAS and the
+kernels as they are. Where there is no device to time on (the interpreter; compiling for a GPU that is elsewhere), the
+first candidate is taken. For the CPU see cpp_product_choice.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 
 from ..ir.graph import Graph, Node
 from ..ir.types import TensorType
+from ..torch_compat import allows_tf32
 from ..walks import reachable
 from .batches import merged_before
 from .compiled import FusionDecision
 from .fusion import FusionPlan, Unit, in_order
 from .iteration import Iteration
+from .kernel_ir import HALF
 from .lower_kernel import Lowered
 from .matmul_kernel import Config, Product, is_product, may_join, merge
 from .prepare import Views
@@ -45,7 +48,7 @@ CONFIGS = (
 @dataclass(frozen=True)
 class Candidate:
     """A way to compute a product with its neighbours: what runs, in order. `unit`: what it would add to the plan, in
-    place of `instead`; None for cuBLAS and the kernels as they are."""
+    place of `instead`; None for the library's product and the kernels as they are."""
 
     steps: tuple[Lowered | Node, ...]
     unit: Unit | None = None
@@ -56,11 +59,59 @@ class Candidate:
         return next(step for step in self.steps if isinstance(step, Lowered) and isinstance(step.kernel, Product))
 
 
+class Policy(Protocol):
+    """What a processor says to products."""
+
+    @property
+    def joins_makers(self) -> bool:
+        """Whether kernels that make a factor may be a part of the product."""
+        ...
+
+    @property
+    def takes_symbols(self) -> bool:
+        """Whether kernels may depend on sizes that are not known."""
+        ...
+
+    def computes(self, node: Node, hints: Mapping[str, int]) -> bool:
+        """Whether this product may be a kernel of ours. `hints`: a value for each size symbol."""
+        ...
+
+    def configs(self, kernel: Product) -> Sequence[Config | None]:
+        """The sizes of tiles to try; none for a kernel that cannot be printed."""
+        ...
+
+    def fastest(self, candidates: Sequence[Candidate], views: Views) -> tuple[int, str]:
+        """The number of the candidate to take, and why. The first is the library's product."""
+        ...
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A GPU's: for half types, and for float32 where that may be rounded to TF32, of known sizes. None: no device to
+    time on."""
+
+    device: torch.device | None
+    joins_makers: bool = True
+    takes_symbols: bool = False
+
+    def computes(self, node: Node, hints: Mapping[str, int]) -> bool:
+        known = all(isinstance(size, int) and size > 0 for size in node.tensor.shape)
+        return known and (node.tensor.dtype in HALF or node.tensor.dtype == torch.float32 and allows_tf32())
+
+    def configs(self, kernel: Product) -> Sequence[Config]:
+        return configs(kernel)
+
+    def fastest(self, candidates: Sequence[Candidate], views: Views) -> tuple[int, str]:
+        from .matmul_times import fastest
+
+        return fastest(candidates, views, self.device)
+
+
 def choose_products(
-    plan: FusionPlan, lowered: dict[Unit, Lowered], graph: Graph, views: Views, device: torch.device | None
+    plan: FusionPlan, lowered: dict[Unit, Lowered], graph: Graph, views: Views, policy: Policy
 ) -> tuple[FusionPlan, dict[Unit, Lowered]]:
     """See the module's docstring."""
-    return _Chooser(plan, dict(lowered), graph, views, device).run()
+    return _Chooser(plan, dict(lowered), graph, views, policy).run()
 
 
 def configs(kernel: Product) -> list[Config]:
@@ -90,7 +141,7 @@ class _Chooser:
     lowered: dict[Unit, Lowered]
     graph: Graph
     views: Views
-    device: torch.device | None
+    policy: Policy
     decisions: list[FusionDecision] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -102,18 +153,17 @@ class _Chooser:
     def run(self) -> tuple[FusionPlan, dict[Unit, Lowered]]:
         for unit in self.plan.units:
             if unit.is_extern and is_product(unit.members[0]):
-                self._choose(unit)
+                if self.policy.computes(unit.members[0], self.graph.symbols):
+                    self._choose(unit)
         units = in_order(self.before)
         plan = FusionPlan(units, [*self.plan.decisions, *self.decisions], self.plan.labels, self.before)
         return plan, {unit: self.lowered[unit] for unit in units if unit in self.lowered}
 
     def _choose(self, product: Unit) -> None:
-        from .matmul_times import fastest
-
         candidates = self._candidates(product)
         if len(candidates) == 1:
             return
-        number, reason = fastest(candidates, self.views, self.device)
+        number, reason = self.policy.fastest(candidates, self.views)
         best = candidates[number]
         neighbours = [unit for unit in candidates[1].instead if unit is not product]
         names = ", ".join(self.lowered[unit].kernel.name for unit in neighbours)
@@ -128,11 +178,11 @@ class _Chooser:
     # --- candidates ---------------------------------------------------------------------------------------------
 
     def _candidates(self, product: Unit) -> list[Candidate]:
-        """The first is cuBLAS; then those that join most."""
+        """The first is the library's product; then those that join most."""
         node = product.members[0]
         readers = self._readers(node)
         after = next((e for e in readers if self._may_follow(product, e) and self._joined(product, {}, e)), None)
-        makers = self._makers(product)
+        makers = self._makers(product) if self.policy.joins_makers else {}
         whole = self._units(product, makers, after)
         found = [Candidate(tuple(self._step(unit) for unit in whole))]
         for before in [makers, {}] if makers else [{}]:
@@ -142,7 +192,7 @@ class _Chooser:
             rest = [self._step(unit) for unit in makers.values() if unit not in before.values()]
             instead = self._units(product, before, after)
             assert isinstance(low.kernel, Product)
-            for config in configs(low.kernel):
+            for config in self.policy.configs(low.kernel):
                 configured = replace(low, kernel=replace(low.kernel, config=config))
                 found.append(Candidate((*rest, configured), self._unit(configured, instead), tuple(instead)))
         return found
@@ -154,7 +204,9 @@ class _Chooser:
         last = None if after is None else self.lowered[after]
         name = "kernel" if last is None else last.kernel.name
         name = f"{name}_{node.attrs['target']._schema.name.removeprefix('aten::')}_{product.index}"
-        return merge(name, node, self.views, {i: self.lowered[u] for i, u in before.items()}, last, keeps)
+        makers = {i: self.lowered[unit] for i, unit in before.items()}
+        low = merge(name, node, self.views, makers, last, keeps, self.graph.symbols)
+        return low if low is not None and self.policy.configs(low.kernel) else None  # type: ignore[arg-type]
 
     def _units(self, product: Unit, before: dict[int, Unit], after: Unit | None) -> list[Unit]:
         return [*before.values(), product, *([] if after is None else [after])]
@@ -186,7 +238,11 @@ class _Chooser:
         if reader not in self.lowered or reader.segment != product.segment:
             return False
         others = [unit for unit in self.before[reader] if unit is not product]
-        return product not in reachable(others, self.before.__getitem__) and may_join(self.lowered[reader].kernel)
+        return product not in reachable(others, self.before.__getitem__) and self._may_join(reader)
+
+    def _may_join(self, unit: Unit) -> bool:
+        kernel = self.lowered[unit].kernel
+        return may_join(kernel) and (self.policy.takes_symbols or not kernel.symbols)
 
     def _makers(self, product: Unit) -> dict[int, Unit]:
         """Place of a factor → the kernel that makes it for this product alone, if the two can be one."""
@@ -198,6 +254,6 @@ class _Chooser:
             if unit is None or base in self.rooted or bases.count(base) > 1 or unit.segment != product.segment:
                 continue
             alone = self._readers(base) == [product] and unit.stored == [base] and base not in node.args[:-2]
-            if alone and may_join(self.lowered[unit].kernel) and self._joined(product, {place: unit}, None):
+            if alone and self._may_join(unit) and self._joined(product, {place: unit}, None):
                 found[place] = unit
         return found

@@ -18,8 +18,9 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.ops import POINTWISE
-from ..torch_compat import allows_tf32
-from .kernel_ir import HALF, Affine, Axis, Batch, Buffer, Kernel, Value, register_dtype
+from ..ir.symbols import hint
+from ..ir.types import Dim
+from .kernel_ir import Affine, Axis, Batch, Buffer, Kernel, Value, register_dtype, symbols_of
 from .lower_kernel import Lowered
 from .prepare import Views
 from .told_where import writes_where_told
@@ -64,7 +65,7 @@ class Tile:
     prefix: str
     across: str
     address: Affine
-    digits: Mapping[str, tuple[int, int]]
+    digits: Mapping[str, tuple[Dim, Dim]]
     result: Value | None = None
 
     @property
@@ -82,41 +83,44 @@ class Tile:
 class Product(Kernel):
     """result[z, m, n] = Σ_k left[z, m, k] · right[z, k, n], and what becomes of it.
 
-    `sizes`: of z, m, n, k. `dtype`: of the factors; sums are float32.
+    `sizes`: of z, m, n, k; m may be symbolic. `dtype`: of the factors; sums are float32. `config`: None where there is
+    one size of tiles.
     """
 
-    sizes: tuple[int, int, int, int]
+    sizes: tuple[int, Dim, int, int]
     dtype: torch.dtype
     left: Tile
     right: Tile
     result: Tile
-    config: Config
+    config: Config | None
 
     def tiles(self) -> tuple[Tile, Tile, Tile]:
         return self.left, self.right, self.result
 
     def __str__(self) -> str:
         z, m, n, k = self.sizes
-        parts = [f"product {self.name}: {z} × ({m} × {k}) · ({k} × {n}) in tiles of {self.config}"]
+        tiles = f" in tiles of {self.config}" if self.config else ""
+        parts = [f"product {self.name}: {z} × ({m} × {k}) · ({k} × {n}){tiles}"]
         for name, tile in (("left", self.left), ("right", self.right), ("result", self.result)):
             parts.append(f"{name}[{tile.address.text()}] is {Kernel.__str__(tile.kernel)}")
         return "\n".join(parts)
 
 
 def is_product(node: Node) -> bool:
-    """Whether a node is a product of matrices of known sizes that a kernel may compute."""
+    """Whether a node is a product of matrices, of which only a single left factor's rows are not known."""
     first = FIRST_FACTOR.get(node.attrs.get("target")) if node.op == "extern" else None
     if first is None or not writes_where_told(node):
         return False
-    shapes = [arg.tensor.shape for arg in node.args]
-    if len(node.args) != first + 2 or not all(isinstance(size, int) and size > 0 for shape in shapes for size in shape):
+    if len(node.args) != first + 2:
         return False
-    dtype = node.tensor.dtype
-    return dtype in HALF or dtype == torch.float32 and allows_tf32()
+    left, right = (arg.tensor.shape for arg in node.args[-2:])
+    known = (*left[-1:], *right) if len(right) == 2 else (*left, *right)
+    return all(isinstance(size, int) and size > 0 for size in known) and left[-2] != 0
 
 
 def merge(
-    name: str, node: Node, views: Views, before: Mapping[int, Lowered], after: Lowered | None, keeps: bool
+    name: str, node: Node, views: Views, before: Mapping[int, Lowered], after: Lowered | None, keeps: bool,
+    hints: Mapping[str, int] | None = None,
 ) -> Lowered | None:
     """The product and its neighbours as one kernel, with a configuration that is still to be chosen.
 
@@ -125,9 +129,10 @@ def merge(
         before: place of a factor (0, 1) → the kernel that makes it.
         after: the kernel that reads the result.
         keeps: whether the result itself must be stored.
+        hints: a value for each size symbol.
     Returns None where the kernels cannot be a part of it.
     """
-    merger = _Merger(name, node, views, keeps or after is None)
+    merger = _Merger(name, node, views, keeps or after is None, hints or {})
     try:
         return merger.run(before, after)
     except _Misfit:
@@ -139,11 +144,11 @@ class _Misfit(Exception):
 
 
 class _Merger:
-    def __init__(self, name: str, node: Node, views: Views, keeps: bool) -> None:
-        self.name, self.node, self.views, self.keeps = name, node, views, keeps
+    def __init__(self, name: str, node: Node, views: Views, keeps: bool, hints: Mapping[str, int]) -> None:
+        self.name, self.node, self.views, self.keeps, self.hints = name, node, views, keeps, hints
         self.first = FIRST_FACTOR[node.attrs["target"]]
         left, right = node.args[self.first : self.first + 2]
-        self.z = node.tensor.shape[0] if node.tensor.rank == 3 else 1
+        self.z: int = node.tensor.shape[0] if node.tensor.rank == 3 else 1
         self.m, self.n, self.k = node.tensor.shape[-2], node.tensor.shape[-1], left.tensor.shape[-1]
         self.buffers: dict[tuple[Node, bool], Buffer] = {}
         self.factors = (left, right)
@@ -154,10 +159,13 @@ class _Merger:
         order = sorted(self.buffers, key=lambda key: key[1])
         if len(order) > AT_MOST_BUFFERS:
             raise _Misfit
-        body = tuple(value for tile in (*tiles, result) for value in tile.kernel.body)
+        parts = [tile.kernel for tile in (*tiles, result)]
+        body = tuple(value for part in parts for value in part.body)
+        symbols = symbols_of(tuple(axis for part in parts for axis in part.axes), body)
+        buffers, sizes = tuple(self.buffers[key] for key in order), (self.z, self.m, self.n, self.k)
         kernel = Product(
-            self.name, (), tuple(self.buffers[key] for key in order), body, (), sizes=(self.z, self.m, self.n, self.k),
-            dtype=self.node.tensor.dtype, left=tiles[0], right=tiles[1], result=result, config=Config(64, 64, 32, 4, 2),
+            self.name, (), buffers, body, symbols, sizes=sizes,
+            dtype=self.node.tensor.dtype, left=tiles[0], right=tiles[1], result=result, config=None,
         )  # fmt: skip
         return Lowered(kernel, tuple(node for node, _ in order))
 
@@ -224,10 +232,13 @@ class _Merger:
         body: Iterable[Value], result: Value | None,
     ) -> Tile:
         sizes = {"z": self.z, "m": self.m, "n": self.n, "k": self.k, "j": self.k}
-        dimensions = tuple(Axis(name, sizes[name], "parallel", sizes[name]) for name in ("z", *across))
+        dimensions = tuple(Axis(name, sizes[name], "parallel", self._hint(sizes[name])) for name in ("z", *across))
         own = tuple(replace(axis, name=f"{prefix}_{axis.name}") for axis in axes)
         kernel = Kernel(self.name, (*dimensions, *own), (), tuple(body), ())
         return Tile(kernel, prefix, across, address, {f"{prefix}_{axis}": d for axis, d in digits.items()}, result)
+
+    def _hint(self, size: Dim) -> int:
+        return hint(size, self.hints)
 
     def _buffer(self, node: Node, output: bool) -> Buffer:
         key = (node, output)
@@ -256,28 +267,28 @@ class _Merger:
 
 
 def may_join(kernel: Kernel) -> bool:
-    """Whether a kernel is such that it can be a part of a product: pointwise, of known sizes, and reading only at
-    places that follow from its axes."""
+    """Whether a kernel is such that it can be a part of a product: pointwise, and reading only at places that follow
+    from its axes."""
     if isinstance(kernel, (Batch, Product)) or kernel.is_reduction or kernel.may_fail or kernel.in_place:
         return False
     loads = (value for value in kernel.body if value.op == "load")
-    return not kernel.symbols and not any(value.attrs.get("strides") for value in loads)
+    return not any(value.attrs.get("strides") for value in loads)
 
 
-def _digits(kernel: Kernel, index: Affine, numel: Any) -> dict[str, tuple[int, int]]:
+def _digits(kernel: Kernel, index: Affine, numel: Any) -> dict[str, tuple[Dim, Dim]]:
     """Axis → (unit, size), where each address of a memory of `numel` elements is walked once. Raises _Misfit."""
     axes = {axis.name: axis.size for axis in kernel.axes if axis.size != 1}
     if index.offset != 0 or {name for name, _ in index.terms} - {axis.name for axis in kernel.axes}:
         raise _Misfit
-    digits: dict[str, tuple[int, int]] = {}
-    unit: Any = 1
-    for name, coefficient in sorted(index.terms, key=lambda term: (term[1], axes.get(term[0], 1))):
-        if name not in axes:
-            continue
-        if coefficient != unit:
+    left = {name: coefficient for name, coefficient in index.terms if name in axes}
+    digits: dict[str, tuple[Dim, Dim]] = {}
+    unit: Dim = 1
+    while left:
+        name = next((name for name, coefficient in left.items() if coefficient == unit), None)
+        if name is None:
             raise _Misfit
-        digits[name] = (unit, axes[name])
-        unit *= axes[name]
+        digits[name] = (left.pop(name), axes[name])
+        unit = unit * axes[name]
     if digits.keys() != axes.keys() or unit != numel:
         raise _Misfit
     return {**{axis.name: (1, 1) for axis in kernel.axes if axis.size == 1}, **digits}

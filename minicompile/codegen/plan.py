@@ -3,7 +3,7 @@
 In: an optimised Graph, and the language that its kernels will be printed in. Out: `Planned`. Nothing here is printed,
 built or laid out in memory; so a GPU's kernels are planned alike where there is a GPU and where there is none.
 
-    prepare → fuse → lower_kernel (each group) → products as kernels (mode="max-autotune" on a GPU) → batch
+    prepare → fuse → lower_kernel (each group) → products as kernels (matmul_choice.py) → batch
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ..timeline import stage
 from .atomics import use_atomics
 from .batches import batch
 from .compiled import FusionDecision
+from .cpp_product_choice import Measured, has_own_products
 from .fusion import Unit, fuse
 from .lower_kernel import Lowered, lower_kernel
+from .matmul_choice import Policy, Timed, choose_products
 from .padded_products import pad_products
 from .prepare import Views, prepare
 from .split_reductions import split_reductions
@@ -71,12 +73,18 @@ def plan_kernels(
     with stage("kernels", seconds):
         lowered = lower_units(plan.units, graph, bool(options["exact_rounding"]))
         _mark_in_place(lowered, graph, views)
-        if options["tune"] and language == "triton" and not options["exact_rounding"]:
-            from .matmul_choice import choose_products
-
-            plan, lowered = choose_products(plan, lowered, graph, views, device)
+        policy = None if options["exact_rounding"] else _product_policy(language, bool(options["tune"]), device)
+        if policy is not None:
+            plan, lowered = choose_products(plan, lowered, graph, views, policy)
         batched = batch(plan, lowered, AT_MOST_BUFFERS[language])
     return Planned(graph, views, batched.units, batched.lowered, [*plan.decisions, *batched.decisions])
+
+
+def _product_policy(language: str, tune: bool, device: torch.device | None) -> Policy | None:
+    """Who says which matrix products become kernels; None: nobody, all stay calls."""
+    if language == "triton":
+        return Timed(device) if tune else None
+    return Measured() if has_own_products() else None
 
 
 def _for_gpu(graph: Graph) -> Graph:

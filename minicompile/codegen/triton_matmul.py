@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 
 from .kernel_ir import Affine, Value
-from .matmul_kernel import Product, Tile
+from .matmul_kernel import Config, Product, Tile
 from .triton import Printer, TritonText
 from .triton_shape import Shape
 from .triton_text import TL_TYPES
@@ -27,7 +27,7 @@ BLOCKS = {"m": "ROWS", "n": "COLUMNS", "k": "TERMS", "j": "TERMS"}
 
 def print_product(kernel: Product) -> TritonText:
     """See the module's docstring."""
-    config = kernel.config
+    config = tiles_of(kernel)
     blocks = {"ROWS": config.rows, "COLUMNS": config.columns, "TERMS": config.terms}
     z, m, n, _ = kernel.sizes
     grid = ((z, 1), (m, config.rows), (n, config.columns))
@@ -35,6 +35,12 @@ def print_product(kernel: Product) -> TritonText:
     arguments = [*(buffer.name for buffer in kernel.buffers), *(f"{block}: tl.constexpr" for block in blocks)]
     lines = ["@triton.jit", f"def {kernel.name}({', '.join(arguments)}):", *_Writer(kernel, shape).lines()]
     return TritonText(kernel, "\n".join(lines), shape)
+
+
+def tiles_of(kernel: Product) -> Config:
+    """What was chosen for a kernel that is to be printed."""
+    assert kernel.config is not None, "matmul_choice.py has chosen"
+    return kernel.config
 
 
 class _Writer:
@@ -49,7 +55,7 @@ class _Writer:
     def _masks(self) -> dict[str, str | None]:
         """Dimension → the name of its mask, None where blocks divide it."""
         _, m, n, k = self.kernel.sizes
-        config = self.kernel.config
+        config = tiles_of(self.kernel)
         sizes = {"m": (m, config.rows), "n": (n, config.columns), "k": (k, config.terms), "j": (k, config.terms)}
         return {name: f"{name}mask" if size % block else None for name, (size, block) in sizes.items()}
 
@@ -70,8 +76,8 @@ class _Writer:
 
     def _head(self) -> list[str]:
         """Which tile of which matrix."""
-        batch, m, n, _ = self.kernel.sizes
-        down, across = -(-m // self.kernel.config.rows), -(-n // self.kernel.config.columns)
+        (batch, m, n, _), config = self.kernel.sizes, tiles_of(self.kernel)
+        down, across = -(-m // config.rows), -(-n // config.columns)
         lines = ["    program = tl.program_id(0)"]
         if batch > 1:
             lines += [f"    z = (program // {down * across}){self.wide}", f"    program = program % {down * across}"]

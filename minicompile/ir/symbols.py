@@ -105,6 +105,13 @@ def quotient(dim: Any, divisor: int) -> Any:
     return FloorDiv(dim, divisor)
 
 
+def exact_quotient(dim: Any, divisor: int) -> Any:
+    """`dim / divisor`, or None where it is not known that nothing is left over."""
+    if isinstance(dim, int):
+        return dim // divisor if dim % divisor == 0 else None
+    return dim / divisor if dim % divisor == 0 else None
+
+
 def dims_product(dims: Any) -> Any:
     """How many elements a shape has; 1 for none."""
     result: Any = 1
@@ -121,6 +128,15 @@ def free_symbols(dim: Any) -> set[str]:
 def evaluate(dim: Any, values: dict[str, int]) -> int:
     """The dimension's value when each symbol has the given one. Raises KeyError for a symbol without a value."""
     return dim if isinstance(dim, int) else int(_substitute(dim, values))
+
+
+UNSEEN = 128
+"""What is taken for a size of which no value was seen."""
+
+
+def hint(dim: Any, hints: Mapping[str, int]) -> int:
+    """The size as it was seen while tracing, for heuristics. `hints`: a value for each symbol."""
+    return dim if isinstance(dim, int) else evaluate(dim, {name: hints.get(name, UNSEEN) for name in free_symbols(dim)})
 
 
 def evaluate_scalar(value: Any, values: Mapping[str, int | float]) -> int | float | bool:

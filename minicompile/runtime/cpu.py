@@ -1,7 +1,7 @@
 """What this processor can do, read from the kernel's own list of its features.
 
-Out: the SIMD level that the C++ compiler will target with -march=native, the size of the last cache, and a fingerprint
-that keeps a cache folder on a shared disk from handing one machine's instructions to another.
+Out: the SIMD level that the C++ compiler will target with -march=native, who made the processor, the size of the last
+cache, and a fingerprint that keeps a cache folder on a shared disk from handing one machine's instructions to another.
 """
 
 from __future__ import annotations
@@ -23,15 +23,26 @@ LEVELS = (  # the first whose features are all there is the one that the compile
 
 @functools.cache
 def features() -> frozenset[str]:
-    """The feature names of the first processor in /proc/cpuinfo ("flags" on x86, "Features" on ARM)."""
+    """The feature names of the first processor ("flags" on x86, "Features" on ARM)."""
+    return frozenset(_cpuinfo("flags", "Features").split())
+
+
+def _cpuinfo(*keys: str) -> str:
+    """What /proc/cpuinfo says of the first processor under one of the keys; "" where there is no such line."""
     try:
         with open("/proc/cpuinfo") as cpuinfo:
             for line in cpuinfo:  # stops at the first processor: there may be hundreds
-                if line.startswith(("flags", "Features")):
-                    return frozenset(line.split(":", 1)[1].split())
+                if line.startswith(keys):
+                    return line.split(":", 1)[1].strip()
     except OSError:
         pass
-    return frozenset()
+    return ""
+
+
+@functools.cache
+def vendor() -> str:
+    """ "GenuineIntel", "AuthenticAMD", …; "" where the system does not tell."""
+    return _cpuinfo("vendor_id")
 
 
 @functools.cache
@@ -52,6 +63,6 @@ def last_cache_bytes() -> int:
 
 @functools.cache
 def fingerprint() -> str:
-    """A short hash of the architecture and its features."""
-    text = " ".join([platform.machine(), *sorted(features())])
+    """A short hash of the architecture, its maker and its features."""
+    text = " ".join([platform.machine(), vendor(), *sorted(features())])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,6 +4,7 @@ process of its own: TRITON_INTERPRET must be set before triton is imported."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from minicompile import passes
 from minicompile.codegen import matmul_choice
 from minicompile.codegen.compile import compile_ir
 from minicompile.codegen.compiled import CompiledGraph
-from minicompile.codegen.matmul_kernel import Config
+from minicompile.codegen.matmul_kernel import Config, Product
 
 from ..lowering.support import lowered
 from .checked_addresses import addresses_are_checked  # noqa: F401 - for every test here
@@ -232,5 +233,5 @@ def _product(m: int, n: int) -> Any:
     x, w = b.input(m, 16, dtype=torch.float16), b.input(16, n, dtype=torch.float16)
     node = b.extern(torch.ops.aten.mm.default, x, w, type=tensor_type((m, n), torch.float16))
     low = merge("kernel", node, Views(), {}, None, True)
-    assert low is not None
-    return low.kernel
+    assert low is not None and isinstance(low.kernel, Product)
+    return replace(low.kernel, config=CONFIGS[0])

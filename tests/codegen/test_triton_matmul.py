@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile.codegen.fusion import fuse
-from minicompile.codegen.matmul_choice import choose_products, configs
+from minicompile.codegen.matmul_choice import Timed, choose_products, configs
 from minicompile.codegen.matmul_kernel import Product
 from minicompile.codegen.plan import lower_units
 from minicompile.codegen.prepare import Views, prepare
@@ -48,7 +48,7 @@ def joined(graph: Graph) -> Product:
     """The one kernel that the graph becomes where there is no device to time it on."""
     graph, views = prepare(graph), Views()
     plan = fuse(graph, views)
-    _, lowered = choose_products(plan, lower_units(plan.units, graph), graph, views, None)
+    _, lowered = choose_products(plan, lower_units(plan.units, graph), graph, views, Timed(None))
     (low,) = lowered.values()
     assert isinstance(low.kernel, Product)
     return low.kernel
@@ -89,7 +89,7 @@ def test_float32_is_a_call_s_unless_tf32_is_allowed() -> None:
     graph, views = prepare(product(64, 64, 64, torch.float32)), Views()
     plan = fuse(graph, views)
     assert torch.get_float32_matmul_precision() == "highest"
-    assert choose_products(plan, lower_units(plan.units, graph), graph, views, None)[0].units == plan.units
+    assert choose_products(plan, lower_units(plan.units, graph), graph, views, Timed(None))[0].units == plan.units
 
 
 # --- on a device ----------------------------------------------------------------------------------------------------
