@@ -3,7 +3,7 @@ inside, memory that is addressed from its start."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -259,3 +259,69 @@ def test_dicts_that_change_while_they_are_iterated(change: int, kind: type, is_b
         for at in range(size):
             compiled = minicompile.compile(fn)
             assert_same(*(call(X, kind((key, 0) for key in "abc"[:size]), at) for call in (compiled, fn)))
+
+
+def slices_of_what_changes(x: Tensor, items: list[Any]) -> Any:
+    other = [7, 8]
+    items[1:2] = other
+    items[len(items) :] = (v for v in other)
+    items[:0] = iter([0])
+    other.append(9)
+    return x, other
+
+
+def sorted_while_it_is_sorted(x: Tensor, items: list[Any]) -> Any:
+    seen: list[int] = []
+    items.sort(key=lambda v: seen.append(len(items)) or -v)
+    try:
+        items.sort(key=lambda v: items.append(5) or v)
+    except ValueError as error:
+        return x, seen, str(error)
+
+
+def put_together(x: Tensor, items: list[Any]) -> Any:
+    one, other, third = {1}, {2}, {"a": 1}
+    items.append(one)
+    one |= other
+    one.update(v for v in other)
+    other.add(3)
+    items.append(third)
+    third |= (more := {"b": 2})
+    third.update(more)
+    more["c"] = 3
+    items += (tail := [4])
+    items.extend(tail)
+    tail.append(5)
+    return x
+
+
+def given_itself(x: Tensor, items: list[Any]) -> Any:
+    items[0] = items
+    same = items == [items, 2, 3]
+    found = [v for v in items if v != 2]
+    items[0] = 1
+    return x, same, found
+
+
+@pytest.mark.parametrize("fn", [slices_of_what_changes, sorted_while_it_is_sorted, put_together, given_itself])
+def test_lists_that_are_given_what_changes(fn: Callable[..., Any]) -> None:
+    compiled = minicompile.compile(fn)
+    mine, eagers = [1, 2, 3], [1, 2, 3]
+    for _ in range(2):
+        assert_same(compiled(X, mine), fn(X, eagers))
+        assert_same(mine, eagers)
+        mine, eagers = mine[:3], eagers[:3]
+
+
+def grown_at(x: Tensor, items: Any, at: int) -> Any:
+    for v in items:
+        if v == at:
+            items.append(9)
+    return x
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_deque_that_grows_while_it_is_iterated(at: int) -> None:
+    for call in (minicompile.compile(grown_at), grown_at):
+        with pytest.raises(RuntimeError, match="deque mutated during iteration"):
+            call(X, deque([1, 2, 3]), at)

@@ -105,8 +105,16 @@ def _count(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
 def _sort(tr: Tracer, owner: SequenceValue, key: Value | None = None, reverse: Value | None = None) -> Value:
     from ..operators import sorted_values
 
-    owner.elements[:] = sorted_values(tr, owner.elements, key, reverse)
-    return tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(owner.elements)))
+    result = elements = list(owner.elements)
+    owner.elements.clear()  # while it is sorted, a list looks empty
+    try:
+        result = sorted_values(tr, elements, key, reverse)
+    finally:
+        is_changed, owner.elements[:] = bool(owner.elements), result
+    made = tr.mutated(owner, "{0}[:] = {1}", SequenceValue(tuple, list(result)))
+    if is_changed:
+        fail(ValueError("list modified during sort"), is_exact=True)
+    return made
 
 
 def _getitem(tr: Tracer, owner: Value, key: Value) -> Value:

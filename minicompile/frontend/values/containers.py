@@ -40,7 +40,8 @@ class SequenceValue(Value):
         return self.kind
 
     def const(self, tr: Tracer) -> Any:
-        items = [element.realize(tr).const(tr) for element in self.elements]
+        with _no_constant_holds_itself():
+            items = [element.realize(tr).const(tr) for element in self.elements]
         return tuple.__new__(self.kind, items) if hasattr(self.kind, "_fields") else self.kind(items)
 
     def truth(self, tr: Tracer) -> bool:
@@ -89,7 +90,11 @@ class SequenceValue(Value):
         key = key.realize(tr).as_index(tr)
         index = index_of(tr, key)
         with errors_of_the_user():
-            self.elements[index] = value.realize(tr).items(tr) if isinstance(index, slice) else value
+            if isinstance(index, slice):
+                items = value.realize(tr).items(tr)
+                self.elements[index], value = items, SequenceValue(tuple, list(items))
+            else:
+                self.elements[index] = value
         tr.mutated(self, "{0}[{1}] = {2}", specialized(tr, key), value)
 
     def delitem(self, tr: Tracer, key: Value) -> None:
@@ -188,7 +193,8 @@ class DictValue(Value):
     def const(self, tr: Tracer) -> Any:
         if self.kind is not dict or self.key_values:
             raise NotConstant
-        return {key: value.realize(tr).const(tr) for key, value in self.entries.items()}
+        with _no_constant_holds_itself():
+            return {key: value.realize(tr).const(tr) for key, value in self.entries.items()}
 
     def truth(self, tr: Tracer) -> bool:
         return bool(self.entries)
@@ -424,6 +430,17 @@ class ViewValue(Value):
 
 
 # ---- helpers ----
+
+
+class _no_constant_holds_itself:
+    """Context in which a container is asked for its contents, which it may be among."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, RecursionError):
+            raise NotConstant from None
 
 
 class errors_of_the_user:

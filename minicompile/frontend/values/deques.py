@@ -89,7 +89,7 @@ class DequeIteratorValue(IteratorValue):
         self.changes = owner.changes
 
     def next(self, tr: Tracer) -> Value | None:
-        if self.owner.changes != self.changes and self.position < len(self.elements):
+        if self.owner.changes != self.changes:  # at the end, too
             fail(RuntimeError("deque mutated during iteration"), is_exact=True)
         return super().next(tr)
 
