@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import minicompile
+from minicompile.codegen import cpp_scans
+
+from ..support import assert_same
 
 SCANS: list[Callable[[Tensor], object]] = [
     lambda x: x.cumsum(-1), lambda x: x.cumprod(-1), lambda x: (x * 2).cumsum(-1) + x, lambda x: x.cumsum(0),
@@ -27,6 +31,31 @@ def test_side_by_side_is_one_by_one(rows: int, dtype: torch.dtype) -> None:
             torch.testing.assert_close(got, fn(x.float()).bfloat16())
         else:
             assert torch.equal(got, fn(x))
+
+
+TILED: list[Callable[[Tensor], object]] = [
+    lambda x: x.cumsum(-1), lambda x: (x.cumprod(-1), x * 2), lambda x: (x * 3).cumsum(-1).double(),
+    lambda x: (x * x[:1]).cumsum(-1), lambda x: x.cumsum(-1) + x.flip(-1), lambda x: x.float().cumsum(-1),
+    lambda x: torch.cat([x, x], 1).cumsum(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize("fn", TILED)
+def test_rows_that_share_the_sets_of_a_cache(fn: Callable[[Tensor], Any], dtype: torch.dtype) -> None:
+    """Tiles end where rows do; where anything lies otherwise, there are none."""
+    for length, dynamic in ((1024, False), (700, True)):
+        x = (torch.randn(43, 2048) / 8).to(dtype)[:, :length]
+        assert_same(minicompile.compile(fn, dynamic=dynamic)(x), fn(x))
+
+
+@pytest.mark.parametrize("simd, length, tiled", [("avx2", 1024, True), ("avx2", 1000, False), ("avx512", 1024, False)])
+def test_tiles_are_for_such_rows(simd: str, length: int, tiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_scans, "simd_name", lambda: simd)
+    compiled, x = minicompile.compile(lambda x: x.cumsum(-1)), torch.randn(64, length)
+    with minicompile.config.patch(entry_cache=False):
+        assert torch.equal(compiled(x), x.cumsum(-1))
+    assert ("mc_transpose" in compiled.entries[0].graphs[0].compiled.native_source) == tiled
 
 
 @pytest.mark.parametrize("rows", [1, 20])
