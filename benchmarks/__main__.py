@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .rows import add_only, chosen
 
 if TYPE_CHECKING:
     from .measure import Result
@@ -34,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="minicompile beside eager and torch.compile"
     )
-    parser.add_argument("--only", metavar="REGEX", help="rows whose name matches")
+    add_only(parser)
     parser.add_argument("--quick", action="store_true", help="a few rows, few rounds")
     parser.add_argument("--threads", type=int, help="torch's threads (default: as torch chooses)")
     parser.add_argument("--rounds", type=int, help="how often each candidate takes its turn")
@@ -56,8 +57,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.threads:
         torch.set_num_threads(args.threads)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    rows = [SUITE[name] for name in QUICK] if args.quick else list(SUITE.values())
-    rows = [row for row in rows if not args.only or re.search(args.only, row.name)]
+    rows = chosen([SUITE[name] for name in QUICK] if args.quick else SUITE.values(), args.only)
     if args.warm:
         from .warm import report_warm
 

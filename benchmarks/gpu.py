@@ -14,13 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .rows import add_only, chosen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="minicompile on a GPU")
-    parser.add_argument("--only", metavar="REGEX", help="rows whose name matches")
+    add_only(parser)
     parser.add_argument("--models", action="store_true", help="whole models too (needs transformers)")
     parser.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
     parser.add_argument("--rounds", type=int, default=20, help="how often each candidate takes its turn")
@@ -78,8 +79,7 @@ def _run(args: argparse.Namespace) -> int:
     if not torch.cuda.is_available():
         print("no GPU: nothing measured")
         return 0
-    rows = [*SUITE, *(MODELS if args.models else [])]
-    rows = [row for row in rows if not args.only or re.search(args.only, row.name)]
+    rows = chosen([*SUITE, *(MODELS if args.models else [])], args.only)
     gpu_measure.warm_up(not args.no_inductor)
     results = []
     for row in rows:

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from benchmarks import training
-from benchmarks.__main__ import _plot
+from benchmarks.__main__ import _parser, _plot
 from benchmarks.measure import BOUND, EAGER, INDUCTOR, OURS, Result, measure
 from benchmarks.pinned import pinned
 from benchmarks.plot import COLOURS, write_svg
 from benchmarks.report import table, to_limit, verdict, write_json
+from benchmarks.rows import chosen
 from benchmarks.suite import QUICK, SUITE
 from minicompile.inspect.timing import Timing
 
@@ -25,6 +26,20 @@ from minicompile.inspect.timing import Timing
 def made_up(name: str, eager: float, theirs: float, ours: float, bound: float, kind: str = "kernel") -> Result:
     times = {n: Timing(s, s, s) for n, s in ((EAGER, eager), (INDUCTOR, theirs), (OURS, ours), (BOUND, bound))}
     return Result(name, kind, True, times, {OURS: 0.1, INDUCTOR: 1.0}, {EAGER: 1e-7, OURS: 1e-7}, 100, 1, 1)
+
+
+@pytest.mark.parametrize("asked, found", [
+    ([], len(SUITE)), (["--only", "^BERT"], 1), (["--only", "^BERT", "--only", "^x . y"], 2),
+])  # fmt: skip
+def test_rows_that_are_asked_for(asked: list[str], found: int) -> None:
+    assert len(chosen(SUITE.values(), _parser().parse_args(asked).only)) == found
+
+
+@pytest.mark.parametrize("asked, said", [("nothing", "no row matches 'nothing'; there are: relu"), ("[", "")])
+def test_rows_that_cannot_be_found_are_an_error(asked: str, said: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as error:
+        chosen(SUITE.values(), _parser().parse_args(["--only", asked]).only)
+    assert said in str(error.value) and (asked != "[" or "'[' is no regular expression" in capsys.readouterr().err)
 
 
 def test_a_row_is_measured() -> None:

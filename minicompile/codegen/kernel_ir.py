@@ -253,7 +253,7 @@ def _line(value: Value, names: dict[Value, str]) -> str:
         return f"{head}check {args} {'within' if value.attrs['wrap'] else 'below'} {dim_text(value.attrs['dim'])}"
     if value.op in ("reduce", "scan"):
         return f"{head}{value.op} {value.attrs['kind']} {args}"
-    return f"{head}{value.op} {args}"
+    return f"{head}{value.op} {args}".rstrip()
 
 
 def place_text(value: Value, args: Sequence[str], target: str = "python") -> str:
