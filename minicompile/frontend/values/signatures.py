@@ -1,4 +1,4 @@
-"""`inspect.signature` of Python functions and methods, and read-only views of dicts.
+"""`inspect.signature` of Python functions and methods.
 
 In: a function's value. Out: its signature's value: names, kinds and defaults of the parameters are those of the code
 and the function that calling it would bind, so nothing is guarded that a call of it does not guard.
@@ -7,59 +7,21 @@ and the function that calling it would bind, so nothing is guarded that a call o
 from __future__ import annotations
 
 import inspect
-import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import unsupported_call
 from .base import Value, fail
 from .callables import rule
 from .constant import ConstantValue
-from .containers import DictValue, method_of
+from .containers import DictValue
 from .functions import FunctionValue, MethodValue
+from .proxies import ProxyValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
     from ..tracer import Tracer
 
 _KINDS = inspect.Parameter
-_READING = frozenset({"keys", "values", "items", "get", "copy", "__len__", "__contains__", "__iter__", "__getitem__"})
-
-
-class MappingProxyValue(Value):
-    """A read-only view of a dict."""
-
-    def __init__(self, entries: DictValue) -> None:
-        self.entries = entries
-
-    def python_type(self) -> type:
-        return types.MappingProxyType
-
-    def truth(self, tr: Tracer) -> bool:
-        return self.entries.truth(tr)
-
-    def length(self, tr: Tracer) -> int:
-        return self.entries.length(tr)
-
-    def contains(self, tr: Tracer, item: Value) -> bool:
-        return self.entries.contains(tr, item)
-
-    def getitem(self, tr: Tracer, key: Value) -> Value:
-        return self.entries.getitem(tr, key)
-
-    def items(self, tr: Tracer) -> list[Value]:
-        return self.entries.items(tr)
-
-    def iterator(self, tr: Tracer) -> Value:
-        return self.entries.iterator(tr)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        return self.entries.getattr(tr, name) if name in _READING else method_of(tr, self, name, {})
-
-    def has_attr(self, tr: Tracer, name: str) -> bool:
-        return hasattr(types.MappingProxyType, name)
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.keep(types.MappingProxyType)}({glue.ref(self.entries)})"
 
 
 class SignatureValue(Value):
@@ -67,7 +29,7 @@ class SignatureValue(Value):
 
     def __init__(self, of: Value, parameters: list[ParameterValue]) -> None:
         self.of = of
-        self.parameters = MappingProxyValue(DictValue(dict, {each.name: each for each in parameters}))
+        self.parameters = ProxyValue(DictValue(dict, {each.name: each for each in parameters}))
         for each in parameters:
             each.signature = self
 
@@ -162,12 +124,4 @@ def _without_self(parameters: list[ParameterValue]) -> list[ParameterValue]:
     return parameters if parameters[0].kind is _KINDS.VAR_POSITIONAL else parameters[1:]
 
 
-@rule(types.MappingProxyType)
-def _mapping_proxy(tr: Tracer, entries: Value) -> Value:
-    owner = entries.realize(tr)
-    if not isinstance(owner, DictValue):
-        raise owner.cannot("making a read-only view")
-    return MappingProxyValue(owner)
-
-
-__all__ = ["MappingProxyValue", "SignatureValue"]
+__all__ = ["SignatureValue"]
