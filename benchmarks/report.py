@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from minicompile.inspect.timing import format_seconds
-from minicompile.runtime.cpu import simd_name
+from minicompile.runtime.cpu import cpuinfo, simd_name
 
 from .measure import BOUND, EAGER, INDUCTOR, OURS, Result
 
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 def machine() -> dict[str, Any]:
     """What the numbers belong to."""
-    model = platform.processor()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
+    model = cpuinfo("model name") or platform.processor()
     return {"cpu": model, "simd": simd_name(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 

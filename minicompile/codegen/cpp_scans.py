@@ -110,20 +110,21 @@ class ScanPrinter(RowPrinter):
         start = f"const int64_t {row} = {row}_first, {axis.name} = part;"
         for value, tile in self.tiles.items():
             if value.op == "load":
-                copy = f"mc_transpose({self._start(value, row)}, {tile}, {TOGETHER}, stop - part, {TOGETHER});"
+                begin, apart = self._start(value, row)
+                copy = f"mc_transpose({begin}, {apart}, {tile}, {TOGETHER}, stop - part, {TOGETHER});"
                 self.out.add(f"{{ {start} {copy} }}")
         self.out.open(f"for (int64_t {axis.name} = part; {axis.name} < stop; ++{axis.name})")
         self._step(row, "#pragma omp simd")
         self.out.close()
         for value, tile in self.tiles.items():
             if value.op == "store":
-                to, along = self._start(value, row).rsplit(", ", 1)
-                copy = f"mc_transpose({tile}, {TOGETHER}, {to}, {along}, {TOGETHER}, stop - part);"
+                begin, apart = self._start(value, row)
+                copy = f"mc_transpose({tile}, {TOGETHER}, {begin}, {apart}, {TOGETHER}, stop - part);"
                 self.out.add(f"{{ {start} {copy} }}")
 
-    def _start(self, value: Value, row: str) -> str:
+    def _start(self, value: Value, row: str) -> tuple[str, str]:
         """Where a tile begins in memory, and how far its rows are apart."""
-        return f"&{element_text(value)}, {dim_text(value.attrs['index'].coefficient(row), 'cpp')}"
+        return f"&{element_text(value)}", dim_text(value.attrs["index"].coefficient(row), "cpp")
 
     def _step(self, row: str, pragma: str) -> None:
         """One element of each row."""

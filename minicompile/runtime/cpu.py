@@ -24,14 +24,14 @@ LEVELS = (  # the first whose features are all there is the one that the compile
 @functools.cache
 def features() -> frozenset[str]:
     """The feature names of the first processor ("flags" on x86, "Features" on ARM)."""
-    return frozenset(_cpuinfo("flags", "Features").split())
+    return frozenset(cpuinfo("flags", "Features").split())
 
 
-def _cpuinfo(*keys: str) -> str:
+def cpuinfo(*keys: str) -> str:
     """What /proc/cpuinfo says of the first processor under one of the keys; "" where there is no such line."""
     try:
-        with open("/proc/cpuinfo") as cpuinfo:
-            for line in cpuinfo:  # stops at the first processor: there may be hundreds
+        with open("/proc/cpuinfo") as lines:
+            for line in lines:  # stops at the first processor: there may be hundreds
                 if line.startswith(keys):
                     return line.split(":", 1)[1].strip()
     except OSError:
@@ -42,7 +42,7 @@ def _cpuinfo(*keys: str) -> str:
 @functools.cache
 def vendor() -> str:
     """ "GenuineIntel", "AuthenticAMD", …; "" where the system does not tell."""
-    return _cpuinfo("vendor_id")
+    return cpuinfo("vendor_id")
 
 
 @functools.cache
