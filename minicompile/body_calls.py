@@ -213,15 +213,18 @@ def _several_of(body: Body, count: int, others: Sequence[Any]) -> Callable[..., 
     return function
 
 
-def custom_gradient(forward: Body, backward: Body, counts: dict[str, Any], *inputs: Any) -> tuple[Any, ...]:
-    """`apply` of a `torch.autograd.Function`: the results of forward.
+def custom_gradient(forward: Body, *given: Any) -> tuple[Any, ...]:
+    """`apply` of a `torch.autograd.Function`: the results of forward. Given: backward's bodies, `counts`, the inputs.
 
     `counts`: how many of the inputs are for `forward`, its arguments first (the rest are for backward); how many
     `results` it returns, before what it keeps for backward; which results are `constant`, which of what is kept is
-    `checked` for changes; in what `order` backward takes, after the cotangents, what is kept and the other inputs; and
-    which of its results is the gradient of each argument (`gradients`; None for none). `name`: the class's.
+    `checked` for changes; whether a gradient that is not there `fills` with zeros. For each body of backward: the
+    results of which gradients are `given` to it; in what `order` it takes, after the cotangents, what is kept and the
+    other inputs; and which of its results is the gradient of each argument (`gradients`; None for none). `name`: the
+    class's.
     """
-    return _named(counts["name"]).apply(forward, backward, counts, *inputs)
+    place = next(place for place, value in enumerate(given) if isinstance(value, dict))
+    return _named(given[place]["name"]).apply(forward, given[:place], *given[place:])
 
 
 @functools.cache
@@ -232,20 +235,25 @@ def _named(name: str) -> type[_CustomGradient]:
 
 class _CustomGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, forward: Body, backward: Body, counts: dict[str, Any], *inputs: Any) -> Any:
+    def forward(ctx: Any, forward: Body, backwards: Sequence[Body], counts: dict[str, Any], *inputs: Any) -> Any:
         made = forward(*inputs[: counts["forward"]])
         results, kept = made[: counts["results"]], made[counts["results"] :]
-        ctx.run, ctx.counts, ctx.around = backward, counts, inputs[counts["forward"] :]
+        ctx.run, ctx.counts, ctx.around = backwards, counts, inputs[counts["forward"] :]
         ctx.save_for_backward(*(kept[place] for place in counts["checked"]))
         ctx.kept = [None if place in counts["checked"] else value for place, value in enumerate(kept)]
         ctx.mark_non_differentiable(*(results[place] for place in counts["constant"]))
+        ctx.set_materialize_grads(counts["fills"])
         return results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         counts = ctx.counts
+        given = tuple(cotangent is not None for cotangent in cotangents)
+        if not any(given):
+            return (None,) * len(ctx.needs_input_grad)
+        case = 0 if counts["fills"] else counts["given"].index(given)
         checked = dict(zip(counts["checked"], ctx.saved_tensors, strict=True))
         held = [*(checked.get(place, value) for place, value in enumerate(ctx.kept)), *ctx.around]
-        found = ctx.run(*cotangents, *(held[place] for place in counts["order"]))
-        gradients = [None if place is None else found[place] for place in counts["gradients"]]
+        found = ctx.run[case](*cotangents, *(held[place] for place in counts["order"][case]))
+        gradients = [None if place is None else found[place] for place in counts["gradients"][case]]
         return (None, None, None, *gradients, *[None] * (len(ctx.needs_input_grad) - 3 - len(gradients)))

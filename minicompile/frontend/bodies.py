@@ -8,6 +8,7 @@ The graph that is compiled is itself the outermost body.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ class Body:
 
     `sees`: a closed graph whose tensors it may use besides those around it (those of forward, for a backward).
     `is_transform`: whether a transform of torch.func is applied to it; `is_checkpoint`: whether backward runs it again;
-    `is_branch`: whether it is run as it stands, if it is.
+    `is_branch`: whether it is run as it stands, if it is; `may_write`: arguments that it may change in place.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Body:
         is_transform: bool = False,
         is_checkpoint: bool = False,
         is_branch: bool = False,
+        may_write: Collection[fx.Node] = (),
     ) -> None:
         self.what = what
         self.step = step
@@ -40,6 +42,7 @@ class Body:
         self.is_transform = is_transform
         self.is_checkpoint = is_checkpoint
         self.is_branch = is_branch
+        self.may_write = may_write
         self.graph = fx.Graph()
         self.modules: dict[str, fx.GraphModule] = {}
         self.lifted: dict[fx.Node, fx.Node] = {}
@@ -69,8 +72,9 @@ class Body:
         return node
 
     def writes_outside(self) -> bool:
-        """Whether a tensor from outside has been changed in place."""
-        return any(version_of(node.meta["example_value"]) != version for node, version in self._versions.items())
+        """Whether a tensor from outside has been changed in place that may not be."""
+        versions = ((node, version) for node, version in self._versions.items() if node not in self.may_write)
+        return any(version_of(node.meta["example_value"]) != version for node, version in versions)
 
     def close(self, outputs: list[fx.Node]) -> fx.GraphModule:
         """The module: from its arguments, in the order in which they were made, to a tuple."""

@@ -170,6 +170,55 @@ class Rounded(Function):
         return g * 3
 
 
+class Scaling(Function):
+    """Changes its first argument in place; what it saves is the argument as changed."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        x.mul_(scale)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x, scale)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        x, scale = ctx.saved_tensors
+        return g * scale, g * x / scale
+
+
+class Optional(Function):
+    """Tells which gradients there are; of the last result there is none."""
+
+    @staticmethod
+    def forward(x, y):
+        x.exp_()
+        return x, x * y, x > 1
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.mark_dirty(inputs[0])
+        ctx.save_for_backward(output[0])
+
+    @staticmethod
+    def backward(ctx, a, b, c):
+        (x,) = ctx.saved_tensors
+        assert c is None
+        if a is None or b is None:
+            return (x * 5, None) if a is None else (a * x * 7, None)
+        return (a + b) * x, b * x
+
+
+def _used(*places):
+    def run(x, y):
+        t = x * 1
+        results = Optional.apply(t, y)
+        assert results[0] is t
+        return sum(results[place] * 2 for place in places)
+
+    return run
+
+
 class Row(Function):
     @staticmethod
     def forward(ctx, x):
@@ -207,6 +256,12 @@ for _name, _args, _fn in [
     ("counted", (R,), _counted),
     ("as_a_function", (R,), lambda x: list(map(Square.apply, [x]))[0]),
     ("a_view_of_a_checkpoint", (R,), lambda x: checkpoint(lambda t: t.sin(), x, use_reentrant=False).view(-1).mul_(2)),
+    ("in_place", (R, Y), lambda x, y: (lambda t: (Scaling.apply(t, y).sin(), t + 1))(x * 3)),
+    ("in_a_view", (R, Y), lambda x, y: (lambda t: (Scaling.apply(t[0], y[1]) * 2, t.exp()))(x * 3)),
+    ("in_place_twice", (R, Y), lambda x, y: Doubling.apply(Doubling.apply(x * y)) * 2),
+    ("without_the_first_gradient", (R, Y), _used(1)),
+    ("without_the_second_gradient", (R, Y), _used(0)),
+    ("with_both_gradients", (R, Y), _used(0, 1)),
     ("one", (R,), lambda x: Square.apply(x) + 1),
     ("one_in_another", (R,), lambda x: Square.apply(Square.apply(x * 2)) + x),
     ("attributes", (R,), lambda x: Reverse.apply(x * 2, 0.5)),
@@ -236,6 +291,19 @@ def test_gradients(name: str, target: str) -> None:
     fn, args = CALLS[name]
     compiled = check(fn, *args, backend=target)
     assert len(compiled.entries) == 1
+
+
+def test_what_was_passed_in_is_changed() -> None:
+    """By a function that marks it as dirty: it has the gradient's history from then on; without gradients, none."""
+    for y in (Y, Y.detach()):
+        found = []
+        for call in (Scaling.apply, minicompile.compile(lambda x, y: Scaling.apply(x, y), fullgraph=True)):
+            x = X.clone()
+            result = call(x, y)
+            assert result is x and x.requires_grad == y.requires_grad
+            found += [x.detach(), *(torch.autograd.grad(x.sum(), y) if y.requires_grad else ())]
+        half = len(found) // 2
+        torch.testing.assert_close(found[half:], found[:half])
 
 
 @pytest.mark.parametrize("cls", [Square, Same, Several, FromAround])

@@ -7,6 +7,7 @@ eager. Backward is traced here, with forward: what it reads of the program is gu
 
 from __future__ import annotations
 
+import itertools
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ class ContextValue(Value):
         self.needs = needs
         self.saved: list[Value] = []
         self.constant: list[Value] = []
+        self.dirty: list[Value] = []
         self.attributes: dict[str, Value] = {}
         self.fills_gradients = True
 
@@ -124,6 +126,10 @@ def _mark_constant(owner: ContextValue, values: list[Value]) -> None:
     owner.constant = values
 
 
+def _mark_dirty(owner: ContextValue, values: list[Value]) -> None:
+    owner.dirty = values
+
+
 def _fill_missing(owner: ContextValue, values: list[Value]) -> None:
     if len(values) != 1 or not isinstance(values[0], ConstantValue):
         raise owner.cannot("calling set_materialize_grads() in this form")
@@ -133,9 +139,13 @@ def _fill_missing(owner: ContextValue, values: list[Value]) -> None:
 _METHODS: dict[str, Any] = {
     "save_for_backward": _save,
     "mark_non_differentiable": _mark_constant,
+    "mark_dirty": _mark_dirty,
     "set_materialize_grads": _fill_missing,
 }
 
+
+_MAX_OPTIONAL = 3
+"""Results whose gradients may each be left out; for every set of them that is there, backward is traced."""
 
 _ONCE = torch.autograd.function.once_differentiable(lambda: None).__code__
 
@@ -204,9 +214,15 @@ class _Call:
         """A result; an argument that is returned comes back as another tensor object."""
         if not isinstance(value, TensorValue) or not any(value is arg for arg in self.args):
             return value
+        if self._is_dirty(value) and not value.fake.requires_grad:
+            return value
         if value.fake.requires_grad:
             return self.tr.torch_call("detach", [value], {})
         return self.tr.torch_call("view_as", [value, value], {})
+
+    def _is_dirty(self, value: Value) -> bool:
+        """Whether it is an argument that forward has said to have changed in place."""
+        return any(value is dirty for dirty in self.ctx.dirty)
 
     def _results(self, result: Value) -> list[Value]:
         if isinstance(result, SequenceValue) and result.kind is tuple:
@@ -224,11 +240,12 @@ class _Call:
         tr, graph = self.tr, self.tr.graph
         self._check_backward_of_new_class()
         forward = self._trace_forward()
-        backward = self._trace_backward(forward.body, forward.parts)
+        backwards = [self._trace_backward(forward, given) for given in self._cases(forward.tensors)]
         inner, lifted = forward.body.graph, forward.body.lifted
-        inside = [lifted.get(node, node) for node in backward.body.lifted]
-        kept = list(dict.fromkeys(node for node in inside if node.graph is inner))
-        around = [node for node in inside if node.graph is not inner]
+        inside = [[lifted.get(node, node) for node in backward.body.lifted] for backward in backwards]
+        held = list(dict.fromkeys(node for nodes in inside for node in nodes))
+        kept = [node for node in held if node.graph is inner]
+        around = [node for node in held if node.graph is not inner]
         saved = {lifted.get(v.node, v.node) for v in self.ctx.saved if isinstance(v, TensorValue)}
         counts = {
             "name": self.cls.cls.__name__,
@@ -236,15 +253,37 @@ class _Call:
             "results": len(forward.outputs),
             "constant": [i for i, t in enumerate(forward.tensors) if any(t is c for c in self.ctx.constant)],
             "checked": [i for i, node in enumerate(kept) if node in saved],
-            "order": [kept.index(node) if node in kept else len(kept) + around.index(node) for node in inside],
-            "gradients": backward.gradients,
+            "fills": self.ctx.fills_gradients,
+            "given": [backward.given for backward in backwards],
+            "order": [[*map([*kept, *around].index, nodes)] for nodes in inside],
+            "gradients": [backward.gradients for backward in backwards],
         }
-        modules = [forward.body.close([*forward.outputs, *kept]), backward.body.close(backward.outputs)]
-        nodes = [*lifted, *around]
+        closed = [backward.body.close(backward.outputs) for backward in backwards]
+        modules = [forward.body.close([*forward.outputs, *kept]), *closed]
+        nodes = [*self._arguments(lifted), *around]
         node, made = graph.call_bodies(tr, body_calls.custom_gradient, modules, (counts,), nodes, self.what[:-2])
         values = iter(graph.results(tr, node, made))
         parts = [next(values) if isinstance(part, TensorValue) else part for part in forward.parts]
-        return self._in_form(forward.result, parts)
+        return self._in_form(forward.result, [*map(self._written_back, forward.parts, parts)])
+
+    def _cases(self, results: list[TensorValue]) -> list[tuple[bool, ...]]:
+        """For which of the results there may be gradients: all, or, where the others are not filled with zeros, any."""
+        recorded = [self._is_recorded(result) for result in results]
+        if self.ctx.fills_gradients or sum(recorded) < 2:  # of one, it is always there
+            return [tuple(recorded)]
+        if sum(recorded) > _MAX_OPTIONAL:
+            raise unsupported_call(self.what, f"leaves gradients out, with more than {_MAX_OPTIONAL} results")
+        cases = itertools.product(*((True, False) if known else (False,) for known in recorded))
+        return [case for case in cases if any(case)]
+
+    def _arguments(self, lifted: dict[fx.Node, fx.Node]) -> list[fx.Node]:
+        """What forward gets; a copy of what it changes, which is written back then."""
+        copies = {id(value.node): self.tr.torch_call("clone", [value], {}) for value in self.ctx.dirty}  # type: ignore[attr-defined]
+        return [copies[id(node)].node if id(node) in copies else node for node in lifted]  # type: ignore[attr-defined]
+
+    def _written_back(self, part: Value, result: Value) -> Value:
+        """A result; an argument that forward has changed in place gets it, gradients too."""
+        return self.tr.torch_call("copy_", [part, result], {}) if self._is_dirty(part) else result
 
     def _check_backward_of_new_class(self) -> None:
         """A class that the frame has made may close over variables that change before its backward runs."""
@@ -258,25 +297,40 @@ class _Call:
         inputs = [arg for arg in self.args if isinstance(arg, TensorValue)]
         if len({id(value) for value in inputs}) < len(inputs):
             raise unsupported_call(self.what, "gets one tensor twice")
-        with graph.body(f"forward() of {self.what}", tr.root_step) as body, torch.no_grad():
+        written: set[fx.Node] = set()
+        what = f"forward() of {self.what}"
+        with graph.body(what, tr.root_step, may_write=written) as body, torch.no_grad():
             for value in inputs:
                 graph.local(value.node)
             result = self._run_forward()
             parts = self._results(result)
             tensors = [part for part in parts if isinstance(part, TensorValue)]
             outputs = [graph.local(tensor.node) for tensor in tensors]
+            written.update(graph.local(value.node) for value in self._dirty_arguments(tensors))
         if not tensors or len({id(tensor) for tensor in tensors}) < len(tensors):
             raise unsupported_call(self.what, "returns no tensor, or one twice")
-        if not self.ctx.fills_gradients and sum(map(self._is_recorded, tensors)) > 1:  # of one, it is always there
-            raise unsupported_call(self.what, "leaves gradients out")
         return _Forward(body, result, parts, tensors, outputs)
 
-    def _trace_backward(self, forward: Body, parts: list[Value]) -> _Backward:
+    def _dirty_arguments(self, results: list[TensorValue]) -> list[TensorValue]:
+        """The arguments that forward has said to have changed in place, which are among its results then."""
+        dirty = [value for value in self.ctx.dirty if isinstance(value, TensorValue)]
+        for value in dirty:
+            if not all(any(value is other for other in others) for others in (self.args, results)):
+                raise unsupported_call(self.what, "marks as dirty what is not both an argument and a result")
+            if not self._is_recorded(value):
+                raise unsupported_call(self.what, "marks as dirty what has no gradient")
+        return dirty
+
+    def _trace_backward(self, forward: _Forward, given: tuple[bool, ...]) -> _Backward:
         tr, graph = self.tr, self.tr.graph
         what = f"backward() of {self.what}"
-        with graph.body(what, tr.root_step, sees=forward.graph) as body, torch.no_grad():
+        with graph.body(what, tr.root_step, sees=forward.body.graph) as body, torch.no_grad():
             effects, guards = len(tr.journal), set(tr.guards)
-            cotangents = [self._cotangent(body, part) for part in parts]
+            present = iter(given)
+            cotangents = [
+                self._cotangent(body, part, next(present)) if isinstance(part, TensorValue) else ConstantValue(None)
+                for part in forward.parts
+            ]
             result = self._static("backward").call(tr, [self.ctx, *cotangents], {}).realize(tr)
             if len(tr.journal) != effects:
                 raise unsupported_call(self.what, "has a backward() that changes objects of the program")
@@ -286,20 +340,18 @@ class _Call:
             found = self._results(result)
             places = self._places(found)
             outputs = [graph.local(value.node) for value in found if isinstance(value, TensorValue)]
-        return _Backward(body, outputs, places)
+        return _Backward(body, given, outputs, places)
 
     def _is_recorded(self, part: TensorValue) -> bool:
         """Whether autograd knows a result as computed from the arguments."""
         is_number = part.fake.is_floating_point() or part.fake.is_complex()
         return is_number and not any(part is constant for constant in self.ctx.constant)
 
-    def _cotangent(self, body: Body, part: Value) -> Value:
-        """What backward gets for a result: zeros or nothing, where autograd does not know it."""
-        if not isinstance(part, TensorValue):
-            return ConstantValue(None)
+    def _cotangent(self, body: Body, part: TensorValue, is_given: bool) -> Value:
+        """What backward gets for a result: zeros or nothing, where there is no gradient."""
         example = torch.empty_like(part.fake, requires_grad=False)
         given = TensorValue(body.input(None, example), example)
-        return given if self.ctx.fills_gradients or self._is_recorded(part) else ConstantValue(None)
+        return given if self.ctx.fills_gradients or is_given else ConstantValue(None)
 
     def _is_torchs(self, source: Source) -> bool:
         """Whether it is read from what a wrapper of torch's around backward, such as `custom_bwd`, keeps to itself."""
@@ -344,8 +396,10 @@ class _Forward:
 
 @dataclass
 class _Backward:
-    """The body of backward, its outputs, and which of them belongs to each tensor among forward's arguments."""
+    """The body of backward, for which results it has gradients, its outputs, and which of them belongs to each tensor
+    among forward's arguments."""
 
     body: Body
+    given: tuple[bool, ...]
     outputs: list[fx.Node]
     gradients: list[int | None]
