@@ -18,7 +18,7 @@ import torch
 from ..ir.ops import SCANS
 from ..ir.symbols import dim_text, dims_product
 from ..ir.types import Dim
-from . import cpp_gathers, cpp_lanes, cpp_softmaxes, cpp_squares
+from . import cpp_gathers, cpp_lanes, cpp_places, cpp_softmaxes, cpp_squares
 from .cpp_blocks import BLOCK, BlockLoop, has_rest_apart, pays
 from .cpp_reduce import RUN, Accumulator
 from .cpp_text import CPP_TYPES, expression, fast_text, has_fast_form, size_declaration, store_text
@@ -138,6 +138,7 @@ class RowPrinter:
         self.stages = self.plan()
         self.names = {value: f"v{i}" for i, value in enumerate(kernel.body)}
         self.kept = {value: f"kept{i}" for i, value in enumerate(self.stages.kept)}
+        self.places = cpp_places.places(self) if self.joins_loops else {}
         self.traffic = self.plan_traffic()
         self.gathers = cpp_gathers.gathers(self)
         self.streamed = self._stored_past_caches()
@@ -154,8 +155,9 @@ class RowPrinter:
         return stage(self.kernel, frozenset(axis.name for axis in self.inner), limit)
 
     def plan_traffic(self) -> Traffic:
-        heavy = [self.has_block_calls(k, loop) for k, loop in enumerate(self.stages.loops)]
-        return Traffic(self.kernel, self.outer, self.inner, self.stages.loops, heavy)
+        loops = [[] if k - 1 in self.places else loop for k, loop in enumerate(self.stages.loops)]
+        heavy = [self.has_block_calls(k, loop) for k, loop in enumerate(loops)]
+        return Traffic(self.kernel, self.outer, self.inner, loops, heavy)
 
     def _stored_past_caches(self) -> frozenset[Value]:
         """The streaming stores: those of loops that go block by block. The threads must end with a fence."""
@@ -340,6 +342,9 @@ class RowPrinter:
 
     def _loop(self, k: int, loop: Sequence[Value]) -> None:
         """One pass over the row."""
+        if k - 1 in self.places:
+            cpp_places.print_search(self, k - 1, self._run_length(k - 1, self.stages.loops[k - 1]))
+            return
         accumulators = self._accumulators(k, loop)
         self.out.add(*(acc.declare_total() for acc in accumulators))
         self.out.add(*(self._declare_carry(value) for value in loop if self._is_scanned(value, k)))
@@ -356,7 +361,12 @@ class RowPrinter:
             return [self.online[k]]
         reduced = [value for value in loop if value.op == "reduce"]
         squares = [self.squares[value] for value in reduced if value in self.squares]
-        return [*(Accumulator(value, self.names[value]) for value in reduced), *squares]
+        return [*(self._accumulator(value, k) for value in reduced), *squares]
+
+    def _accumulator(self, value: Value, k: int) -> Accumulator:
+        """Where a reduction of loop k goes."""
+        notes = k in self.places and self.places[k].extremum is value
+        return (cpp_places.Extremum if notes else Accumulator)(value, self.names[value])
 
     def _computed(self, k: int, loop: Sequence[Value]) -> list[Value]:
         """The values that loop k computes, and does not read back from where an earlier loop kept them."""

@@ -75,7 +75,8 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Traffic:
-    """The plan of one kernel. `loops` are the stages' loops; `heavy[k]` says whether loop k computes in blocks."""
+    """The plan of one kernel. `loops` are the stages' loops, one that does not walk the row empty; `heavy[k]` says
+    whether loop k computes in blocks."""
 
     kernel: Kernel
     outer: Sequence[Axis]
@@ -102,7 +103,7 @@ class Traffic:
         return [self._fetched_by(k) for k in range(len(self.loops))]
 
     def _fetched_by(self, k: int) -> list[Fetch]:
-        if len(self.loops) > 1 and self._row_fits():
+        if sum(map(bool, self.loops)) > 1 and self._row_fits():
             return self._next_row() if k == self._fetching_loop() else []
         found = []
         least = FETCHED if self.kernel.is_reduction else FETCHED_ONCE
@@ -130,7 +131,8 @@ class Traffic:
 
     def _fetching_loop(self) -> int:
         """The last loop that computes much, so that memory has time; else the last that there is."""
-        return max((k for k, heavy in enumerate(self.heavy) if heavy), default=len(self.loops) - 1)
+        last = max(k for k, loop in enumerate(self.loops) if loop)
+        return max((k for k, heavy in enumerate(self.heavy) if heavy), default=last)
 
     def is_large(self, value: Value) -> bool:
         """Whether this is a load, of a place that is known before, that memory must serve."""

@@ -136,7 +136,10 @@ SUMS = {"sum": lambda x: x.sum(-1), "mean": lambda x: x.mean(-1), "squares": lam
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("fn", SUMS.values(), ids=list(SUMS))
-def test_sums_of_long_rows_four_at_a_time(fn: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+def test_sums_of_long_rows_four_at_a_time(
+    fn: Callable[[Tensor], Tensor], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_pairs, "vendor", lambda: "AuthenticAMD")
     for shape in ((256, 4133), (2, 128, 4096), (258, 4133), (257, 4096), (4, 300000)):
         torch.manual_seed(len(shape))
         x = torch.randn(shape, dtype=dtype)
@@ -151,7 +154,7 @@ def test_sums_of_long_rows_four_at_a_time(fn: Callable[[Tensor], Tensor], dtype:
             dtype is torch.float32 and shape[-2] % row_pairs.STREAMS == 0 and x.nbytes >= FETCHED)
 
 
-def test_used_where_it_pays_and_nowhere_else() -> None:
+def test_used_where_it_pays_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     def pairs(fn: Callable[[Tensor], object], *size: int) -> bool:
         return f"p0 < {size[0]};" not in source(fn, torch.randn(size))
 
@@ -160,6 +163,9 @@ def test_used_where_it_pays_and_nowhere_else() -> None:
     assert not pairs(lambda x: F.layer_norm(x, x.shape[1:]), 8192, 256), "fetched ahead from memory"
     assert not pairs(lambda x: F.rms_norm(x, x.shape[1:]), 64, 256), "one wait"
     assert not pairs(lambda x: F.layer_norm(x.exp(), x.shape[1:]), 64, 256), "much work"
+    monkeypatch.setattr(row_pairs, "vendor", lambda: "GenuineIntel")
+    assert not pairs(lambda x: x.sum(1), 1024, 1024), "its own prefetcher is slower than to be told"
+    monkeypatch.setattr(row_pairs, "vendor", lambda: "AuthenticAMD")
     assert pairs(lambda x: x.sum(1), 1024, 1024) and not pairs(lambda x: x.sum(1), 512, 1024), "in cache"
     assert not pairs(lambda x: x.sum(1), 1025, 1024) and not pairs(lambda x: x.sum(1), 2048, 512), "a part of a page"
     assert not pairs(lambda x: x.amax(1), 1024, 1024) and not pairs(lambda x: x.exp().sum(1), 1024, 1024)
