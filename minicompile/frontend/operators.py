@@ -10,7 +10,7 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cmp_to_key
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from .breaks import unsupported
@@ -135,11 +135,15 @@ def _fold_or_compare(tr: Tracer, op: Callable[..., Any], left: Value, right: Val
         text = filled_in(tr, left, right)
         if text is not None:
             return text
+    is_equality = op in (operator.eq, operator.ne)
+    if is_equality and isinstance(left, OpenValue) != isinstance(right, OpenValue) and _differ_in_kind(left, right):
+        return ConstantValue(op is operator.ne)
+    left, right = specialized(tr, left), specialized(tr, right)
     try:
-        return tr.fold(op, specialized(tr, left), specialized(tr, right))
+        return tr.fold(op, left, right)
     except NotConstant:
         pass
-    if op in (operator.eq, operator.ne):
+    if is_equality:
         for value in (left, right):  # an array, say: not even equal to itself
             if isinstance(value, OpaqueValue) and type(value.obj).__eq__ is not object.__eq__:
                 raise value.cannot("comparing")
@@ -216,18 +220,37 @@ def _equal_by_identity(tr: Tracer, left: Value, right: Value) -> bool:
     """For objects without an `__eq__` of their own, or whose own has said NotImplemented, as a builtin's does of an
     object of a class of the user's."""
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
-        known = (ObjectValue, ConstantValue, SequenceValue, DictValue, SetValue)
-        if isinstance(left, known) and isinstance(right, known):
+        if isinstance(left, (ObjectValue, *_BUILT_IN)) and isinstance(right, (ObjectValue, *_BUILT_IN)):
             return same(tr, left, right)
     for value in (left, right):
-        if value.python_type().__eq__ is not object.__eq__ and not _structurally_different(left, right):
+        if not _compares_by_identity(value) and not _differ_in_kind(left, right):
             raise value.cannot("comparing")
     return same(tr, left, right)
 
 
-def _structurally_different(left: Value, right: Value) -> bool:
-    known = (ConstantValue, SequenceValue, DictValue, SetValue)
-    return isinstance(left, known) and isinstance(right, known) and type(left) is not type(right)
+_BUILT_IN = (ConstantValue, SequenceValue, DictValue, SetValue)
+
+
+def _compares_by_identity(value: Value) -> bool:
+    return value.python_type().__eq__ is object.__eq__
+
+
+def _differ_in_kind(left: Value, right: Value) -> bool:
+    """Whether two values are unequal whatever they hold: what one's `__eq__` knows nothing of, or has no `__eq__`."""
+    if isinstance(left, _BUILT_IN) and isinstance(right, _BUILT_IN) and type(left) is not type(right):
+        return True
+    kinds = [_EQUAL_KINDS.get(value.python_type()) for value in (left, right)]
+    if None not in kinds:
+        return kinds[0] is not kinds[1]
+    return kinds != [None, None] and any(map(_compares_by_identity, (left, right)))
+
+
+_EQUAL_KINDS: dict[type, type] = {
+    **{kind: kind for kind in (str, bytes, list, tuple, dict, set, BuiltinFunctionType, MethodType)},
+    **dict.fromkeys((bool, int, float, complex), complex),
+    frozenset: set,
+}
+"""Classes whose `__eq__` knows only objects of its own kind, and that kind."""
 
 
 # ---- containers ----

@@ -84,7 +84,7 @@ class SymbolicShapes:
         self._told: set[sympy.Basic] = set()
         self._inputs: list[_Input] = []
         self._floats: list[tuple[Source, torch.SymFloat]] = []
-        self._ints: list[tuple[Source, Any]] = []
+        self._ints: dict[Source, torch.SymInt] = {}
         self._drawn: list[tuple[Source, Any]] = []
         self._causes: list[str] = []
         self._names: dict[str, Source] = {}
@@ -105,13 +105,16 @@ class SymbolicShapes:
         return fake
 
     def int_input(self, value: int, source: Source) -> int | torch.SymInt:
-        """A symbolic int for an int input. 0 and 1 get no symbol: they come back as they are, for a ConstantGuard."""
+        """A symbolic int for an int input, one a source. 0 and 1 get no symbol: they come back as they are, for a
+        ConstantGuard."""
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
         if value in (0, 1):
             return value
+        if source in self._ints:
+            return self._ints[source]
         symbolic = self.env.create_unspecified_symint_and_symbol(value, self._torch_source(source), DimDynamic.DYNAMIC)
-        self._ints.append((source, symbolic))
+        self._ints[source] = symbolic
         return symbolic
 
     def float_input(self, value: float, source: Source) -> torch.SymFloat:
@@ -182,7 +185,7 @@ class SymbolicShapes:
         result: dict[Guard, None] = {}
         for entry in self._inputs:
             result.setdefault(self._tensor_guard(entry))
-        for source, _ in self._ints:
+        for source in self._ints:
             result.setdefault(TypeGuard.of(source, 0))
             result.setdefault(SizeGuard(f"-{2**63} <= {{0}} < {2**63}", (source,)))
         result.update(dict.fromkeys(SizeGuard("math.isfinite({0})", (source,)) for source, _ in self._floats))
@@ -208,7 +211,7 @@ class SymbolicShapes:
         for kind in (SizeSource, StrideSource, StorageOffsetSource):
             for entry in self._inputs:
                 yield from (pair for pair in entry.numbers() if isinstance(pair[0], kind))
-        yield from self._ints
+        yield from self._ints.items()
         yield from self._floats
         yield from self._drawn
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import sys
 from typing import Any
 
 import pytest
@@ -31,6 +32,11 @@ class Key:
 
     def __eq__(self, other):
         return isinstance(other, Key) and self.k == other.k
+
+
+class Plain(Key):
+    def __hash__(self):
+        return self.k
 
 
 class Counted(Key):
@@ -291,3 +297,20 @@ def test_a_function_that_is_registered_later_is_seen() -> None:
     torch.testing.assert_close(compiled(X), X * 0)
     f.register(torch.Tensor, lambda value: value + 1)
     torch.testing.assert_close(compiled(X), X + 1)
+
+
+@pytest.mark.parametrize("number", [-1, 2**61, 2**61 - 1, -(2**61), sys.maxsize, -sys.maxsize - 1, sys.maxsize + 1, 2**70])
+def test_a_hash_is_the_number_that_the_class_gives(number: int) -> None:
+    """A machine's number as it is, a longer one shortened; the hash of a hash would be a third number."""
+    compiled = minicompile.compile(lambda x, k: (x * 2, hash(k), k in {Key(1): 0}), backend="eager", fullgraph=True)
+    compiled(X, Plain(0))
+    assert compiled(X, Plain(number))[1:] == (hash(Plain(number)), False)
+
+
+def test_a_hash_of_an_open_number() -> None:
+    def f(x: Any, n: int) -> Any:
+        return x * n, hash(Point(n)) == hash(Point(n)), {Point(n): x}[Point(n)], hash(Point(n))
+
+    compiled = minicompile.compile(f, backend="eager", fullgraph=True)
+    for n in range(3):
+        assert compiled(X, n)[1::2] == (True, hash(Point(n)))

@@ -145,6 +145,13 @@ def no_gradient_no_function(x: Tensor) -> Any:
     return (x * 2 if x.grad_fn is None else x), (x + 1).grad_fn
 
 
+@program(X)
+def unequal_to_what_has_no_equality(x: Tensor) -> Any:
+    kinds = (object, len, Base(), x.sum, Base, math)
+    values = (1, "a", 1.5, (1,), [1], {}, {1})
+    return x + 1, [value == other for value in values for other in kinds], kinds[0] in [1, ""]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph_like_eager(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import math
 from types import SimpleNamespace
 
@@ -110,3 +111,30 @@ def test_a_parameter_list_that_grows():
         parameters.append(torch.rand(3))
         assert_same(compiled(torch.ones(3)), fn(torch.ones(3)))
     assert not compiled.breaks
+
+
+class Speed(enum.Enum):
+    SLOW = 1
+
+
+OTHERS = [None, "a", b"a", (1,), [1], {}, {1}, Speed.SLOW, Speed, len]
+
+
+def test_what_is_no_number_is_unequal_whatever_the_number_is():
+    fn = lambda x, n: (x * n, [n == other for other in OTHERS], [other != n for other in OTHERS], n in (None, "auto"))  # noqa: E731
+    compiled = minicompile.compile(fn, fullgraph=True)
+    for n in (2, 3, 4, 6):
+        assert_same(compiled(torch.ones(3), n), fn(torch.ones(3), n))
+    assert len(compiled.entries) == 2
+
+
+def test_an_attribute_that_is_read_twice_is_one_input():
+    def fn(x, counted):
+        y = x * counted.count
+        return y + counted.count if counted.count > 1 else y
+
+    graphs = []
+    compiled = minicompile.compile(fn, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)
+    for n in (2, 3, 4):
+        assert_same(compiled(torch.ones(3), Counted(n)), fn(torch.ones(3), Counted(n)))
+    assert [len(gm.graph.find_nodes(op="placeholder")) for gm in graphs] == [1, 2]

@@ -126,7 +126,8 @@ class SymIntValue(OpenValue):
         return _hinted(self.sym)
 
     def specialize(self, tr: Tracer) -> int:
-        tr.changed()
+        if self.sym.node.maybe_as_int() is None:  # once fixed, it stays as it is
+            tr.changed()
         return int(self.sym)
 
     def truth(self, tr: Tracer) -> bool:

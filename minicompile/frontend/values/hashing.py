@@ -6,6 +6,7 @@ an object that is hashed by identity; a `HashedKey`, whose hash and equality are
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -125,16 +126,21 @@ def _own_hash(tr: Tracer, value: Value) -> int | HashValue:
         fail(TypeError(f"unhashable type: '{value.python_type().__name__}'"), is_exact=True)
     if not isinstance(value, ObjectValue) or not isinstance(raw, types.FunctionType):
         raise value.cannot("hashing")
-    for _ in range(2):  # the first time tensors may be looked at that become inputs
+    for _ in range(2):  # the first time tensors may become inputs, and open numbers be fixed
         epoch = tr.epoch
-        number = value.method(tr, "__hash__", raw).call(tr, [], {}).realize(tr)
+        number = specialized(tr, value.method(tr, "__hash__", raw).call(tr, [], {}).realize(tr))
         if tr.epoch == epoch:
             break
     if tr.epoch == epoch and isinstance(number, HashValue):
         return HashValue(value, number.number)
     if tr.epoch != epoch or type(getattr(number, "value", None)) is not int:
         raise value.cannot("hashing, with a __hash__ that has effects or gives no plain number,")
-    return hash(number.const(tr))
+    return _as_hash(number.const(tr))
+
+
+def _as_hash(number: int) -> int:
+    """What Python makes of the number that a `__hash__` returns: itself, if it is a machine's; -1 says 'error'."""
+    return -2 if number == -1 else number if -sys.maxsize - 1 <= number <= sys.maxsize else hash(number)
 
 
 @rule(hash)
