@@ -64,7 +64,7 @@ def _planned(source: str, further_flags: tuple[str, ...] = ()) -> tuple[Path, li
     if found is None:
         raise CompilerMissing(missing_message())
     libraries = libraries_of(source)
-    command = [*found.command, *found.flags(), *_header_flags(source), *further_flags]
+    command = [*found.command, *found.flags(), *_header_flags(source), *_linker_flags(source), *further_flags]
     key = _key(source, found, [*command, *libraries])
     return cache.cache_dir() / f"{key}.so", command, libraries
 
@@ -76,11 +76,24 @@ def _header_flags(source: str) -> list[str]:
     return ["-isystem", str(header_folder()), f"-DMC_TORCH={torch_release()}"]
 
 
+def _linker_flags(source: str) -> list[str]:
+    """Without the start files, libstdc++ and libc, whose search takes the linker longer than all else (30 of 40 ms):
+    a kernel constructs nothing, and what it calls of libc every process has. libm is among `libraries_of`."""
+    return ["-nostdlib"] if _stands_alone(source) else []
+
+
+def _stands_alone(source: str) -> bool:
+    """Whether we know all libraries: no headers of others, and an OpenMP runtime that can be named."""
+    return "#include <" not in source and openmp.torch_runtime() is not None
+
+
 def libraries_of(source: str) -> list[str]:
     """What is linked: torch's OpenMP runtime and, where functions of MKL or Sleef are called, the library of torch that
-    has them. The process has loaded both already."""
+    has them. The process has loaded both already. Further libm and the compiler's own functions (gcc's atomics on ARM),
+    where they are not linked unasked."""
     calls = "_vml(" in source or "_sleef(" in source
-    return [str(path) for path in (openmp.torch_runtime(), math_library() if calls else None) if path is not None]
+    of_torch = [str(path) for path in (openmp.torch_runtime(), math_library() if calls else None) if path is not None]
+    return [*of_torch, *(["-lm", "-lgcc"] if _stands_alone(source) else [])]
 
 
 def missing_message() -> str:

@@ -179,6 +179,26 @@ def test_kernels_run_on_the_openmp_runtime_of_torch():
     assert openmp.loaded_runtimes() == [openmp.torch_runtime()]
 
 
+def test_functions_of_the_c_library_are_found():
+    """Though libc is not linked: every process has it. libm is, for those that a kernel calls."""
+    source = TYPES + textwrap.dedent("""
+        extern "C" void *aligned_alloc(__SIZE_TYPE__, __SIZE_TYPE__);
+        extern "C" int called(void **buffers, const int64_t *sizes) {
+            double *x = (double *)buffers[0], *copy = (double *)aligned_alloc(64, 64);
+            __builtin_memcpy(copy, x, sizes[0] * 8);
+            for (int64_t i = 0; i < sizes[0]; i++)
+                x[i] = __builtin_pow(copy[i], 2.5) + (double)((__int128)(1e30 * copy[i]) / (__int128)1e29);
+            __builtin_free(copy);
+            return 0;
+        }
+    """)
+    kernel = load_kernel(cpp_build.build_shared_object(source), "called", 1, 1)
+    x = torch.tensor([1.0, 2.0, 9.0], dtype=torch.float64)
+    want = x.pow(2.5) + torch.tensor([10.0, 20.0, 90.0], dtype=torch.float64)
+    kernel(x, 3)
+    torch.testing.assert_close(x, want)
+
+
 def test_denormals_nans_and_wrapping_are_as_in_eager():
     """The flags change no value, and loading a library leaves the processor's mode alone."""
     source = TYPES + textwrap.dedent("""
