@@ -77,6 +77,19 @@ class FromNumpySource(Source):
 
 
 @source_class
+class PlainTensorSource(Source):
+    """The tensor in `base`, of a class of the program's, as a plain one over the same memory."""
+
+    base: Source
+
+    def expr_over(self, base: str) -> str:
+        return f"__plain_tensor__({base})"
+
+    def path(self) -> str:
+        return self.base.path()
+
+
+@source_class
 class CallSource(Source):
     """The result of calling what stands in `base` with no arguments; only for calls that are pure and cheap."""
 

@@ -60,8 +60,8 @@ class TensorInput:
 
     @property
     def source(self) -> Source:
-        assert self.value.source is not None
-        return self.value.source
+        assert self.value.graph_source is not None
+        return self.value.graph_source
 
     @property
     def mutated(self) -> bool:
@@ -120,18 +120,18 @@ class GraphBuilder:
 
     # ---- inputs ----
 
-    def tensor_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
+    def tensor_input(self, tr: Tracer, tensor: torch.Tensor, source: Source, kind: Any = TensorValue) -> TensorValue:
         """The value of a tensor from outside, guarded."""
         tr.guards.read(source, tr.here())
         dims = self._dynamic_dims(tensor, source)
-        return self._input(tr, self._fakify(tr, tensor, source, dims), source, tensor)
+        return self._input(tr, self._fakify(tr, tensor, source, dims), source, tensor, kind)
 
     def drawn_input(self, tr: Tracer, tensor: torch.Tensor, source: Source) -> TensorValue:
         """The value of a tensor that each call makes anew, always of this kind and in memory of its own."""
         return self._input(tr, self.fake_mode.from_tensor(tensor, static_shapes=True), source, None)
 
-    def _input(self, tr: Tracer, fake: torch.Tensor, source: Source, real: torch.Tensor | None) -> TensorValue:
-        value = TensorValue(self._placeholder(f"{source.name()}", fake), fake, source, real)
+    def _input(self, tr: Tracer, fake: torch.Tensor, source: Source, real: Any, kind: Any = TensorValue) -> TensorValue:
+        value: TensorValue = kind(self._placeholder(f"{source.name()}", fake), fake, source, real)
         self.inputs.append(TensorInput(value, version_of(fake), self.uncounted))
         self._by_fake[id(fake)] = value
         tr.changed()
@@ -468,6 +468,11 @@ class GraphBuilder:
         elif known.source is None and known.node.graph is node.graph:
             known.node = node
         return known
+
+    def renewed(self, value: TensorValue) -> TensorValue:
+        """A value that stands for its fake tensor from now on."""
+        self._by_fake[id(value.fake)] = value
+        return value
 
     def _sequence_result(self, tr: Tracer, node: fx.Node, result: Any) -> Value:
         return SequenceValue(type(result), self.results(tr, node, result))

@@ -33,9 +33,22 @@ def contents_of(container: Any) -> Any:
     return base(base.__iter__(container))
 
 
+def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of a class of the program's as one of torch's own: a view of it."""
+    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)
+
+
+def as_tensor_class(tensor: torch.Tensor, cls: type) -> torch.Tensor:
+    """The reverse."""
+    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
+        return torch.Tensor.as_subclass(tensor, cls)
+
+
 HELPERS: dict[str, Any] = {
     "__type__": type,
     "__from_numpy__": torch.from_numpy,
+    "__plain_tensor__": plain_tensor,
     "__contents__": contents_of,
     "__len__": len,
     "__getattr__": getattr,

@@ -17,10 +17,12 @@ from .breaks import unsupported
 from .class_lookup import static_lookup
 from .values.annotations import AnnotationValue
 from .values.base import NotConstant, OpaqueValue, Value, fail
+from .values.callables import CallableValue
 from .values.constant import ConstantValue, OpenValue, SymIntValue
 from .values.containers import DictValue, SequenceValue, SetValue, make_set, specialized
 from .values.objects import ObjectValue, dunder_names
 from .values.tensor import TensorValue
+from .values.tensor_subclasses import answer_of_class
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -97,6 +99,9 @@ def _changes_itself(tr: Tracer, op: Callable[..., Any], left: Value) -> bool:
 
 
 def _tensor_binary(tr: Tracer, op: Callable[..., Any], left: Value, right: Value) -> Value:
+    own = answer_of_class(tr, op, left, right)
+    if own is not None:
+        return own
     other = right if isinstance(left, TensorValue) else left
     is_text = isinstance(other, (ConstantValue, OpenValue)) and issubclass(other.python_type(), (str, bytes))
     is_none = isinstance(other, ConstantValue) and other.value is None
@@ -115,6 +120,8 @@ def _tensor_with_object(
     tr: Tracer, op: Callable[..., Any], left: Value, right: Value, other: ObjectValue
 ) -> Value:
     """A tensor and an object that a tensor's operators know nothing of: it is the object that answers."""
+    if hasattr(other.cls, "__torch_function__") and other is right:
+        return tr.torch_call(op, [left, right], {})
     if hasattr(other.cls, "__torch_function__"):
         raise unsupported(f"{op.__name__} with {other.describe()}, which overrides torch, cannot be traced.")
     plain = _IN_PLACE.get(op, op) if isinstance(left, TensorValue) else op
@@ -194,6 +201,8 @@ def equal(tr: Tracer, left: Value, right: Value) -> bool:
         return bool(left.const(tr) == right.const(tr))
     except NotConstant:
         pass
+    if isinstance(left, CallableValue) and isinstance(right, CallableValue):
+        return bool(left.fn == right.fn)
     if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
         return _equal_sequences(tr, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue):

@@ -77,6 +77,8 @@ class Tracer:
         self.is_called_in_handler = sys.exc_info()[1] is not None
         self.open_blocks: list[BlockExitValue] = []
         self.is_portable = True
+        self.starts_silent = self.is_silent = not torch._C._is_torch_function_enabled()
+        """Whether operands' classes are not asked about torch's functions; at first, and now."""
         """Whether another process may use what is traced: not if a function was used as `allow_in_graph` or
         `assume_constant_result` say, nor if something hangs on the hashes of strings."""
         self.texts: list[int] = []
@@ -405,9 +407,14 @@ class Tracer:
     def torch_call(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
         """A torch function, operator or Tensor method, into the graph."""
         from .values.new_leaves import made_with_gradients
+        from .values.tensor_subclasses import answered
 
-        made = made_with_gradients(self, target, args, kwargs) if "requires_grad" in kwargs else None
-        return made or self.graph.call(self, target, args, kwargs)
+        def run() -> Value:
+            made = made_with_gradients(self, target, args, kwargs) if "requires_grad" in kwargs else None
+            return made or self.graph.call(self, target, args, kwargs)
+
+        answer = answered(self, target, args, kwargs, run)
+        return answer if answer is not None else run()
 
     def set_grad_mode(self, mode: bool) -> None:
         """Grad mode from here on, in the graph and while tracing."""

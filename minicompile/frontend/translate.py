@@ -236,7 +236,9 @@ class Attempt:
         tr, way = self.tr, self._way_out(result, broken)
         glue = way.glue
         call_lines, record = self._graph_call(glue)
-        self._guard_memory()  # before the backend runs: a graph that writes what another input shows is left to eager
+        with torch._C.DisableTorchFunctionSubclass():  # it is not the program that asks
+            # Before the backend runs: a graph that writes what another input shows is left to eager.
+            self._guard_memory()
         begin = time.perf_counter()
         seconds = {"trace": begin - start}
         timeline.record("trace", start, begin)

@@ -5,7 +5,8 @@ stands for an object from outside, `callables` how a call finds its rule. Every 
 one more family of functions, for which it registers its rules (`@rule(fn)`):
 
 numbers and texts: `computed`, `data_floats`, `sizes`, `numpy_scalars`, `texts`, `random_draws`
-tensors: `indexing`, `tensor_data`, `tensor_hooks`, `tensor_literals`, `new_leaves`, `arrays`, `torch_functions`
+tensors: `indexing`, `tensor_data`, `tensor_hooks`, `tensor_literals`, `tensor_subclasses`, `new_leaves`, `arrays`,
+    `torch_functions`
 modules and torch: `nn_module`, `functional_calls`, `optimizers`, `transforms`, `inner_gradients`, `custom_functions`,
     `checkpointing`, `control_flow`, `higher_order`, `contexts`, `mode_blocks`, `default_devices`, `profiler_ranges`
 containers: `container_methods`, `subclasses`, `named_tuples`, `deques`, `namespaces`, `proxies`, `thread_locals`,

@@ -30,7 +30,7 @@ from .computed import call_computed
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .data_floats import call_data_float
 from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
-from .objects import ObjectValue
+from .objects import ObjectValue, is_open_class
 from .protocols import conforms, is_checked_protocol
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _len(tr: Tracer, value: Value) -> Value:
     from .tensor import TensorValue
 
     value = value.realize(tr)
-    if isinstance(value, TensorValue) and value.fake.dim():
+    if type(value) is TensorValue and value.fake.dim():
         return tr.number(value.fake.shape[0])
     return ConstantValue(value.length(tr))
 
@@ -108,6 +108,8 @@ def _subclass(tr: Tracer, kind: type, classes: Value) -> bool:
     if not isinstance(wanted, type):
         raise unsupported_call("isinstance()", "has a second argument that cannot be traced")
     plain = (type.__instancecheck__, abc.ABCMeta.__instancecheck__)
+    if issubclass(wanted, torch.Tensor) and is_open_class(wanted):
+        return issubclass(kind, wanted)
     if kind is torch.Tensor and type(wanted).__instancecheck__ not in plain:
         # torch.Tensor has metaclass rules for nn.Parameter and the legacy classes (torch.FloatTensor).
         if wanted is torch.Tensor:

@@ -135,6 +135,8 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
         return tr.torch_call(fn, args, kwargs)
     if fn in constant_results:
         return _constant_result(tr, fn, args, kwargs)
+    if is_tensor_getter(fn) and args:
+        return args[0].realize(tr).getattr(tr, fn.__self__.__name__)
     found = RULES.get(fn)
     if found is not None:
         return _call_rule(tr, fn, found, args, kwargs)
@@ -152,6 +154,13 @@ def call_object(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     if result is None:
         raise unsupported_call(f"{function_name(fn)}()")
     return result
+
+
+def is_tensor_getter(fn: Any) -> bool:
+    """Whether it reads an attribute of tensors: `torch.Tensor.shape.__get__`."""
+    if not isinstance(fn, types.MethodWrapperType) or fn.__name__ != "__get__":
+        return False
+    return isinstance(fn.__self__, types.GetSetDescriptorType) and issubclass(torch.Tensor, fn.__self__.__objclass__)
 
 
 def _call_pure(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:

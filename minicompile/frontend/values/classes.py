@@ -296,6 +296,11 @@ def _make_through_new(tr: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -
     """A class with a Python `__new__`, which may give any object; its own are initialised."""
     source = AttrSource(tr.anchor(cls.cls), "__new__")
     made = tr.wrap(cls.cls.__new__, source).call(tr, [cls, *args], kwargs).realize(tr)
+    if issubclass(cls.cls, torch.Tensor) and issubclass(made.python_type(), cls.cls):
+        init = static_lookup(cls.cls, "__init__")
+        if isinstance(init, types.FunctionType):
+            MethodValue(tr.wrap(init, AttrSource(tr.anchor(cls.cls), "__init__")), made).call(tr, args, kwargs)
+        return made
     if isinstance(made, ObjectValue) and issubclass(made.cls, cls.cls):
         if not _inits_natively(made.cls) and not isinstance(_init_of(made.cls), types.FunctionType):
             raise made.cannot("initialising")

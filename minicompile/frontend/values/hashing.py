@@ -16,7 +16,7 @@ from ...guards.constants import is_numpy_number
 from ..breaks import unsupported, unsupported_call
 from ..class_lookup import static_lookup
 from .base import NotConstant, Value, fail
-from .callables import rule
+from .callables import CallableValue, is_safe_to_hash, rule
 from .classes import ClassValue
 from .constant import ConstantValue, specialized
 from .containers import SequenceValue
@@ -112,6 +112,8 @@ def _key_of_object(tr: Tracer, value: Value) -> Any:
     if isinstance(value, IdentityValue):
         _note_addresses(tr, "ids")
         return HashedKey(tr, value, id(value.of))
+    if isinstance(value, CallableValue) and is_safe_to_hash(value.fn):
+        return HashedKey(tr, value, hash(value.fn))
     if value.python_type().__hash__ in (object.__hash__, type.__hash__, torch.Tensor.__hash__):
         tr.hashed_by_identity(value)
         return value

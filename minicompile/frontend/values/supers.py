@@ -8,6 +8,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..sources import AttrSource
 from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading, is_found_by_reading
 from .callables import CallableValue, has_rule, rule
@@ -15,6 +17,7 @@ from .classes import ClassValue
 from .constant import ConstantValue
 from .functions import MethodValue, bound_attribute
 from .subclasses import SubclassValue
+from .tensor import TensorMethod, TensorValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -77,10 +80,14 @@ class SuperValue(Value):
             return self.owner.native_method(tr, raw.__name__)
         if raw is object.__new__ or (name == "__new__" and has_rule(raw)):
             return CallableValue(raw)
+        if isinstance(raw, types.BuiltinFunctionType) and has_rule(raw):
+            return CallableValue(raw)  # which is not bound
         if raw is object.__init__:
             return CallableValue(_nothing)
         if has_rule(raw):
             return MethodValue(CallableValue(raw), self.owner)
+        if isinstance(self.owner, TensorValue) and issubclass(torch.Tensor, base):
+            return TensorMethod(self.owner, name)
         raise self.cannot(f"reading {name!r}")
 
     def build(self, glue: Glue) -> str:

@@ -59,7 +59,7 @@ FOR_REAL = frozenset(
         "map2_", "set_", "resize_", "resize_as_", "as_strided_", "unsqueeze_", "squeeze_", "t_", "transpose_",
         "swapaxes_", "swapdims_", "rename_", "rename", "align_to", "refine_names", "__setstate__", "__reduce__",
         "__reduce_ex__", "__deepcopy__", "__dlpack__", "__hash__", "storage_type", "to_sparse", "is_shared", "resize",
-        "record_stream", "module_load", "as_subclass",
+        "record_stream", "module_load",
     }
 )  # fmt: skip
 """Methods that change what a tensor is, or reach for its memory: called for real between two graphs."""
@@ -85,6 +85,11 @@ class TensorValue(Value):
         self.is_new_leaf = False
         self.data: Value | None = None
         """What `data` gives, where that is an input of its own."""
+
+    @property
+    def graph_source(self) -> Source | None:
+        """Where the graph reads it."""
+        return self.source
 
     def python_type(self) -> type:
         return torch.nn.Parameter if isinstance(self.fake, torch.nn.Parameter) else torch.Tensor
@@ -242,6 +247,16 @@ class TensorMethod(Value):
 
 def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`owner.name(*args, **kwargs)`."""
+    from .tensor_subclasses import answered
+
+    def run() -> Value:
+        return _call_method(tr, owner, name, args, kwargs)
+
+    answer = answered(tr, name, [owner, *args], kwargs, run)
+    return answer if answer is not None else run()
+
+
+def _call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
     if name == "numpy" and not args and not kwargs:
         from .arrays import of_tensor
 

@@ -116,7 +116,17 @@ def torch_name(fn: Any) -> str:
 
 
 def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
-    """Call a torch function: as a Tensor method's rules say, or as a node."""
+    """Call a torch function: as its operands' classes say, a Tensor method's rules, or as a node."""
+    from .tensor_subclasses import answered
+
+    def run() -> Value:
+        return _call_torch(tr, fn, args, kwargs)
+
+    answer = answered(tr, fn, args, kwargs, run)
+    return answer if answer is not None else run()
+
+
+def _call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     from .tensor import TensorValue, call_method
 
     kwargs = on_default_device(tr.default_device, fn, kwargs)

@@ -37,7 +37,7 @@ from .annotations import AnnotationValue, is_annotation
 from .arrays import numpy_name, outside_array
 from .base import Lazy, OpaqueValue, Value
 from .caches import CACHED, CachedFunctionValue
-from .callables import CallableValue, has_rule
+from .callables import CallableValue, has_rule, is_tensor_getter
 from .classes import ClassValue, is_namedtuple
 from .constant import ConstantValue, is_constant_object
 from .containers import DictValue, SequenceValue, SetValue
@@ -55,6 +55,7 @@ from .proxies import outside_proxy
 from .random_draws import is_generator, outside_draw
 from .real_iterators import KINDS, RealIteratorValue
 from .subclasses import native_base, outside_subclass
+from .tensor_subclasses import is_traceable, outside_tensor
 from .thread_locals import outside_thread_local
 from .torch_functions import is_torch_function
 from .transforms import outside_transform
@@ -87,6 +88,8 @@ def _maker(obj: Any) -> Maker:
         return made
     if isinstance(obj, type):
         return _class
+    if is_traceable(obj):
+        return _tensor
     if is_annotation(obj):
         return _annotation
     if type(obj).__module__ == "numpy":
@@ -127,8 +130,11 @@ def guard_constant(tr: Tracer, obj: Any, source: Source) -> None:
 
 
 def _tensor(tr: Tracer, obj: torch.Tensor, source: Source) -> Value:
-    if is_no_plain_tensor(obj):
-        return _opaque(tr, obj, source)
+    with torch._C.DisableTorchFunctionSubclass():  # it is no call of the program's
+        if is_no_plain_tensor(obj):
+            return _opaque(tr, obj, source)
+        if is_traceable(obj):
+            return outside_tensor(tr, obj, source)
     return tr.graph.tensor_input(tr, obj, source)
 
 
@@ -249,7 +255,8 @@ def _constants_method(tr: Tracer, obj: Any, source: Source) -> Value:
 
 def _method_wrapper(tr: Tracer, obj: types.MethodWrapperType, source: Source) -> Value:
     """`"abc".__len__`: a slot of a builtin object, bound."""
-    return _callable(tr, obj, source) if is_constant_object(obj.__self__) else _opaque(tr, obj, source)
+    is_known = is_constant_object(obj.__self__) or is_tensor_getter(obj)
+    return _callable(tr, obj, source) if is_known else _opaque(tr, obj, source)
 
 
 def _is_callable_constant(obj: Any) -> bool:
