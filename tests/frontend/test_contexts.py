@@ -267,6 +267,44 @@ def random_state(x: Tensor) -> Any:
     return x, a, b, c, torch.rand(2)
 
 
+@one_graph()
+def on_an_exit_stack(x: Tensor) -> Any:
+    log: list[Any] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(log.append, 1)
+        stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+        stack.enter_context(torch.no_grad())
+        for mode in (True, False):
+            stack.enter_context(torch.set_grad_enabled(mode))
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        y = x @ x.T
+        later = stack.pop_all()
+        z = x @ x.T
+    w = x * 2
+    later.close()
+    return y, z, w, x @ x.T, torch.is_grad_enabled(), log
+
+
+@one_graph()
+def entered_by_hand(x: Tensor) -> Any:
+    manager = torch.no_grad()
+    manager.__enter__()
+    y = x * 2
+    manager.__exit__(None, None, None)
+    return y, x * 3, manager.prev
+
+
+@correct()
+def a_break_inside_an_exit_stack(x: Tensor) -> Any:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+        y = x @ x.T
+        print("inside")
+        z = x @ x.T
+    return y, z, x @ x.T, torch.is_grad_enabled()
+
+
 @pytest.mark.parametrize("name", ONE_GRAPH)
 def test_one_graph_like_eager(name: str) -> None:
     fn, _ = ONE_GRAPH[name]

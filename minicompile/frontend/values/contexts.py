@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..glue import Glue
     from ..sources import Source
     from ..tracer import Tracer
+    from .functions import FunctionValue
 
 
 class GradModeExit:
@@ -57,6 +58,15 @@ class GradModeExitValue(Value):
 class TorchContextValue(Value):
     """A manager of torch's that is part of the graph. `enter` gives its exit; called with a function, it decorates."""
 
+    exits: tuple[Value, ...] = ()
+    """Where `__enter__` itself has been called, as contextlib.ExitStack does."""
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return ManagerMethod(self, name) if name in ManagerMethod.NAMES else super().getattr(tr, name)
+
+    def has_attr(self, tr: Tracer, name: str) -> bool:
+        return hasattr(self.python_type(), name)
+
     def enter(self, tr: Tracer) -> Value:
         raise NotImplementedError
 
@@ -71,6 +81,40 @@ class TorchContextValue(Value):
         if len(args) != 1 or kwargs:
             raise self.cannot("calling")
         return DecoratedValue(self, args[0])
+
+
+class ManagerMethod(Value):
+    """`__enter__` or `__exit__` of a manager, bound."""
+
+    NAMES = ("__enter__", "__exit__")
+
+    def __init__(self, owner: TorchContextValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        tr.changed()
+        if self.name == "__enter__":
+            self.owner.exits += (self.owner.enter(tr),)
+            return self.owner.entered()
+        if not self.owner.exits:
+            raise self.owner.cannot("leaving, without having been entered here,")
+        leave, self.owner.exits = self.owner.exits[-1], self.owner.exits[:-1]
+        return leave.call(tr, [], {})
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.{self.name}"
+
+
+def manager_method(tr: Tracer, fn: FunctionValue, args: Args) -> ManagerMethod | None:
+    """For `__enter__` or `__exit__`, taken from the class of a manager: what calling it with one is."""
+    if fn.code.co_name not in ManagerMethod.NAMES or not args:
+        return None
+    owner = args[0].realize(tr)
+    return ManagerMethod(owner, fn.code.co_name) if isinstance(owner, TorchContextValue) else None
 
 
 class DecoratedValue(Value):
@@ -132,10 +176,15 @@ class ContextManagerValue(TorchContextValue):
             return DecoratedValue(_LateGradMode(self.enabled), args[0])
         return super().call(tr, args, kwargs)
 
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name == "prev" or (name == "mode" and self.cls is torch.set_grad_enabled):
+            return ConstantValue(self.previous if name == "prev" else self.enabled)
+        return super().getattr(tr, name)
+
     def build(self, glue: Glue) -> str:
         if self.cls is torch.set_grad_enabled:
             return f"{glue.keep(_remade_set_grad_enabled)}({self.enabled}, {self.previous})"
-        return f"{glue.keep(self.cls)}()"
+        return f"{glue.keep(_remade)}({glue.keep(self.cls)}, {self.previous})"
 
 
 class _LateGradMode(TorchContextValue):
@@ -165,6 +214,13 @@ def _grad_mode_decorator(mode: bool) -> Any:
         return manager(function)
 
     return decorate
+
+
+def _remade(cls: type, previous: bool) -> Any:
+    """A `no_grad` or `enable_grad` as after it was entered, if it was: it knows the mode to go back to."""
+    manager = cls()
+    manager.prev = previous
+    return manager
 
 
 def _remade_set_grad_enabled(mode: bool, previous: bool) -> Any:

@@ -70,6 +70,12 @@ def _entered(
     return block
 
 
+def _check_left(glue: Glue, manager: TorchContextValue) -> None:
+    """A manager that is not left yet cannot be made anew: its exit knows to what it goes back."""
+    for leave in manager.exits:
+        leave.build(glue)
+
+
 # ---- autocast ----
 
 
@@ -90,6 +96,7 @@ class AutocastValue(TorchContextValue):
         return _entered(tr, "torch.autocast", torch.amp._enter_autocast, torch.amp._exit_autocast, settings)
 
     def build(self, glue: Glue) -> str:
+        _check_left(glue, self)
         parts = [*map(glue.ref, self.args), *(f"{key}={glue.ref(value)}" for key, value in self.kwargs.items())]
         return f"{glue.keep(type(self.manager))}({', '.join(parts)})"
 
@@ -137,6 +144,7 @@ class InferenceModeValue(TorchContextValue):
         return _entered(tr, "torch.inference_mode", _enter_inference_mode, _exit_inference_mode, (self.mode,))
 
     def build(self, glue: Glue) -> str:
+        _check_left(glue, self)
         return f"{glue.keep(torch.inference_mode)}({self.mode})"
 
 
@@ -166,6 +174,7 @@ class AttentionKernelsValue(TorchContextValue):
         return _entered(tr, "sdpa_kernel", enter_attention_kernels, leave_attention_kernels, settings)
 
     def build(self, glue: Glue) -> str:
+        _check_left(glue, self)
         backends = glue.keep([SDPBackend(backend) for backend in self.backends])
         return f"{glue.keep(sdpa_kernel)}({backends}, {self.set_priority})"
 

@@ -18,6 +18,7 @@ from ..breaks import unsupported_call
 from .base import Args, Kwargs, Value
 from .callables import class_object, traced_as
 from .containers import DictValue
+from .contexts import manager_method
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -44,7 +45,8 @@ def unwrapped_call(tr: Tracer, fn: FunctionValue, args: Args, kwargs: Kwargs) ->
         return _cell(fn, "user_function").realize(tr).call(tr, args, kwargs)
     if fn.code is _DISPATCH and fn.fn is not None and len(args) == 1:
         return _implementation(tr, fn, fn.fn, class_object(args[0].realize(tr)))
-    return None
+    method = manager_method(tr, fn, args)
+    return method.call(tr, [], {}) if method is not None else None
 
 
 traced_as(collections._count_elements, polyfills.count_elements)  # type: ignore[attr-defined]
