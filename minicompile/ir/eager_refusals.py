@@ -1,7 +1,7 @@
 """What eager refuses by dtype or by number: `gelu` of integers, `masked_fill(x_half, mask, -1e9)`, `celu` with alpha 0.
 
 In: ATen calls on fake tensors. Out: nothing, or the kind of error that eager raises. Torch's shape rules let these
-pass. No table says which they are: ATen is asked, by the same call on tensors of two elements a side.
+pass. No table says which they are: ATen is asked, by the same call on small tensors.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ _ALSO = frozenset(
         aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default,
         aten._upsample_nearest_exact1d.default, aten._upsample_nearest_exact2d.default,
         aten._upsample_nearest_exact3d.default, aten.upsample_linear1d.default, aten.upsample_bilinear2d.default,
-        aten.upsample_bicubic2d.default, aten.upsample_trilinear3d.default,
+        aten.upsample_bicubic2d.default, aten.upsample_trilinear3d.default, aten.rsub.Tensor, aten.dist.default,
+        aten.soft_margin_loss.default, aten.linalg_cross.default, aten.bucketize.Tensor, aten.searchsorted.Tensor,
     }
 )  # fmt: skip
 """Operators that are asked about besides those that torch tags as elementwise."""
 _DRAWING = frozenset({aten.uniform_.default})
 """Those that draw random numbers are asked with no elements, for which they draw none."""
+_SIDES = {aten.linalg_cross.default: 3}
+"""Operators that take no tensors of two elements a side → a side that they take."""
 
 
 def _filled(value: Any, dtype: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -61,7 +64,7 @@ def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     elif not _is_asked(func):
         return
     question = _plain((args, tuple(sorted(kwargs.items()))))
-    side = 0 if func in _DRAWING or any(map(_is_empty, args)) else 2
+    side = 0 if func in _DRAWING or any(map(_is_empty, args)) else _SIDES.get(func, 2)
     if question is not None and (error := _answer(func, side, *question)) is not None:
         raise error.with_traceback(None)
 
@@ -134,8 +137,8 @@ class _Number(tuple[type, str]):
 
 
 _ABOUT_KINDS = (
-    "without overflow", "ZeroDivisionError", "not implemented for", "support", "be cast to", "a [from, to) range",
-    "is out of bounds for",
+    "without overflow", "ZeroDivisionError", "not implemented for", "not yet implemented", "support", "be cast to",
+    "a [from, to) range", "is out of bounds for", "expected scalar type",
 )  # fmt: skip
 """Words of the errors that are about dtypes and numbers, whatever the sizes."""
 

@@ -27,8 +27,25 @@ def scaled_dot_product_attention(
     return attention(query, key, value, attn_mask, *args, **options)
 
 
+def _quantile(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`torch.quantile` or `torch.nanquantile`: where eager looks at them, that fractions are from 0 to 1 is checked."""
+
+    def quantile(input: torch.Tensor, q: Any, *args: Any, **options: Any) -> torch.Tensor:
+        if isinstance(q, torch.Tensor) and q.device.type == "cpu":
+            is_fraction = (q >= 0) & (q <= 1)
+            nothing = q.new_zeros(1)
+            q = q + nothing.index_select(0, (~is_fraction).reshape(-1).long()).reshape(q.shape)
+        return function(input, q, *args, **options)
+
+    return quantile
+
+
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot,
     torch.nn.functional.scaled_dot_product_attention: scaled_dot_product_attention,
+    **{
+        getattr(owner, name): _quantile(getattr(torch, name))
+        for name in ("quantile", "nanquantile") for owner in (torch, torch.Tensor)
+    },
 }
-"""Torch function → what tracing calls in its place."""
+"""Torch function or method → what tracing calls in its place."""

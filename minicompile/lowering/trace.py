@@ -274,7 +274,8 @@ def interpret(gm: torch.fx.GraphModule, inputs: list[Any], constants: dict[str, 
 
 def _evaluate(node: Any, args: Any, kwargs: Any, recorder: Recorder) -> Any:
     if node.op == "call_method":
-        return getattr(args[0], node.target)(*args[1:], **kwargs)
+        method = SUBSTITUTES.get(getattr(torch.Tensor, node.target, None))
+        return method(*args, **kwargs) if method is not None else getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op != "call_function":
         raise LoweringError(f"the FX node {node.format_node()} is a {node.op}, which has no functional run here")
     if rng_states.is_about_state(node.target):

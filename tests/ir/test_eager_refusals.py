@@ -54,6 +54,15 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
     "uniform_": (lambda x: x.uniform_(3, 1), FLOAT),
     "uniform_, its bounds": (lambda x: x.clone().uniform_(-1e9, 1), HALF),
     "binary_cross_entropy": (lambda x: F.binary_cross_entropy(x + 0, x.sigmoid()) + 1, FLOAT),
+    "rsub of truths": (lambda x: torch.rsub(x, x > 0), FLOAT),
+    "heaviside": (lambda x: torch.heaviside(x, x.double()), FLOAT),
+    "dist": (lambda x: torch.dist(x, x > 0), FLOAT),
+    "cross": (lambda x: torch.linalg.cross(x[:, :1].expand(2, 3), x[:, :1].expand(2, 3).double()), FLOAT),
+    "soft_margin_loss": (lambda x: F.soft_margin_loss(x, x), BYTE),
+    "bucketize": (lambda x: torch.bucketize(x, x[0]), BOOL),
+    "quantile": (lambda x: torch.quantile(x, x[1]), FLOAT),
+    "quantile, a method": (lambda x: x.quantile(-x[0, 0], 0), FLOAT),
+    "nanquantile": (lambda x: torch.nanquantile(x, q=x[0] / x[1] * torch.nan), FLOAT),
     "binary_cross_entropy of NaN": (lambda x: F.binary_cross_entropy(x / x, x.sigmoid(), reduction="none"), FLOAT),
 }
 TAKEN: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
@@ -67,6 +76,8 @@ TAKEN: dict[str, tuple[Callable[[Tensor], Any], torch.dtype]] = {
         lambda x: F.binary_cross_entropy(x.sigmoid(), x.clamp(0, 1), reduction="none"),
         FLOAT,
     ),
+    "fractions": (lambda x: (x.quantile(x[0]), torch.nanquantile(x, x[0, 0], 1, keepdim=True), x.quantile(0.5)), FLOAT),
+    "cross products": (lambda x: torch.linalg.cross(x.repeat(1, 2)[:, :3], x.repeat(1, 2)[:, 1:]), BYTE),
     "zero divides no elements": (lambda x: (x[:0] // 0, x[:0] % 0), BYTE),
 }
 
