@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from .cpp_rows import RowPrinter
 
 SHORTEST = 1024
-"""Elements that a row must have: it is walked in blocks then, whatever they are (cpp_lanes.py's are the longest)."""
+"""Elements that a row must have to be walked in blocks."""
+
+BLOCK = 256
+"""Elements of a block: rows of 4096 take 0.95 to 0.98 of the time of blocks of 512, of which more is searched."""
 
 NOWHERE = "0x7fffffff"
 
@@ -90,14 +93,14 @@ def _extremum(is_there: Value) -> Value | None:
     return extremum if all(other.op == "isnan" and other.args[0] is element for other in others) else None
 
 
-def print_search(rows: RowPrinter, k: int, block: int) -> None:
-    """What loop k + 1 is for, in the block of so many elements that loop k noted."""
+def print_search(rows: RowPrinter, k: int) -> None:
+    """What loop k + 1 is for, in the block that loop k noted."""
     place, axis, out = rows.places[k], rows.inner[0], rows.out
     name, size = rows.names[place.place], dim_text(axis.size, "cpp")
     begin = f"place_{rows.names[place.extremum]}"
     done = (place.place, place.place.args[0], place.place.args[0].args[1])
     out.add(f"int32_t found_{name} = {NOWHERE};",
-            f"const int64_t end_{name} = {begin} + {block} < {size} ? {begin} + {block} : {size};",
+            f"const int64_t end_{name} = {begin} + {BLOCK} < {size} ? {begin} + {BLOCK} : {size};",
             f"#pragma omp simd reduction(min:found_{name})")
     out.open(f"for (int64_t {axis.name} = {begin}; {axis.name} < end_{name}; ++{axis.name})")
     out.add(*(rows.statement(value, k + 1) for value in rows.stages.loops[k + 1] if value not in done),

@@ -343,7 +343,7 @@ class RowPrinter:
     def _loop(self, k: int, loop: Sequence[Value]) -> None:
         """One pass over the row."""
         if k - 1 in self.places:
-            cpp_places.print_search(self, k - 1, self._run_length(k - 1, self.stages.loops[k - 1]))
+            cpp_places.print_search(self, k - 1)
             return
         accumulators = self._accumulators(k, loop)
         self.out.add(*(acc.declare_total() for acc in accumulators))
@@ -403,6 +403,8 @@ class RowPrinter:
         """Elements that are joined in the register type: few where additions round, else a block."""
         if k in self.online or k in self.exp_sums or k in self.tops:
             return cpp_softmaxes.BLOCK
+        if k in self.places:
+            return cpp_places.BLOCK
         rounds = any(value.op == "reduce" and value.attrs["kind"] in ("sum", "prod") for value in loop)
         if self.has_lanes(self.inner[-1], k, loop):
             return cpp_lanes.run_length(self.inner[-1], self.at_once)
