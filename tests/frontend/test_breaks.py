@@ -323,6 +323,19 @@ def test_the_callers_iterator_advances() -> None:
         assert list(iterator) == [3, 4]
 
 
+def test_what_an_iterator_from_before_still_has() -> None:
+    def fn(x: Tensor, iterator: Any) -> Any:
+        first = next(iterator)
+        return x + first, list(iterator), [*iterator]
+
+    compiled = minicompile.compile(fn, backend="eager", fullgraph=True)
+    for items in ([1, 2, 3], (1, 2, 3), range(4)):
+        mine, eagers = iter(items), iter(items)
+        (result, *rest), (expected, *others) = compiled(X, mine), fn(X, eagers)
+        assert torch.equal(result, expected) and rest == others
+        assert list(mine) == []
+
+
 def test_a_list_that_grows_while_a_broken_loop_iterates_it() -> None:
     def fn(x: Tensor, todo: list[int]) -> Any:
         for n in todo:

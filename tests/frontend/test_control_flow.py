@@ -152,6 +152,12 @@ def loop_in_a_loop(x, loop=while_loop):
     return loop(lambda i, y: i < 4, step, (torch.tensor(0), x))[1]
 
 
+@LOOPS.program()
+def by_a_number(x, loop=while_loop):
+    i, y, _ = loop(lambda i, y, k: i < k, lambda i, y, k: (i + 1, y * 2 + i * x, k), (0, x, 4))
+    return y + i
+
+
 def _with_gradients(fn: Any, x: Tensor, *args: Any) -> tuple[Any, ...]:
     x = x.clone().requires_grad_()
     params = [*NET.parameters(), *ONE.parameters(), *OTHER.parameters()]

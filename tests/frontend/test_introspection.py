@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from typing import Any
 
@@ -96,6 +97,40 @@ def names_of_an_object(x):
     return x + len([n for n in dir(FIRST) if not n.startswith("_")]), dir(made), dir(Plain), dir(Slotted())
 
 
+def _bound(a, /, b=2, *rest, c=FIRST, **more):
+    return a * b
+
+
+SIGNATURE = inspect.signature(_bound)
+
+
+@whole(X)
+def arguments_bound_by_a_signature(x):
+    bound = inspect.signature(_bound).bind(x, 5, 6, c=7, z=8)
+    before = dict(bound.arguments)
+    bound.arguments["b"] += 1
+    return bound.args, bound.kwargs, before, _bound(*bound.args, **bound.kwargs)
+
+
+@whole(X)
+def defaults_applied(x):
+    bound = SIGNATURE.bind_partial(x)
+    names = list(bound.arguments)
+    bound.apply_defaults()
+    return x * 2, names, list(bound.arguments), bound.arguments["c"].k, bound.args, list(bound.kwargs), bound.arguments["more"]
+
+
+@whole(X)
+def arguments_that_do_not_fit(x):
+    errors = []
+    for args, kwargs in (((), {}), ((x,), {"a": 1}), ((x, 1), {"b": 2})):
+        try:
+            SIGNATURE.bind(*args, **kwargs)
+        except TypeError as error:
+            errors.append(str(error))
+    return x * 2, errors
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_one_graph_like_eager(name: str) -> None:
     fn, args = WHOLE[name]
@@ -132,6 +167,12 @@ def test_one_object_under_two_names_is_seen() -> None:
     compiled = minicompile.compile(function, fullgraph=True)
     for args in ((X, FIRST, SECOND), (X, FIRST, FIRST), (X, SECOND, FIRST)):
         assert_same(compiled(*args), function(*args))
+
+
+def test_bound_arguments_outlive_the_frame() -> None:
+    compiled = minicompile.compile(lambda x: inspect.signature(_bound).bind(x, 3, c=1), backend="eager")
+    bound = compiled(X)
+    assert bound.signature == SIGNATURE and bound.args == (X, 3) and bound.kwargs == {"c": 1}
 
 
 def test_new_names_are_seen() -> None:

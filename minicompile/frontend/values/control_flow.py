@@ -126,7 +126,7 @@ def _while_loop(tr: Tracer, cond_fn: Value, body_fn: Value, carried_inputs: Valu
     leaves, spec = trees.flatten(tr, carried_inputs.realize(tr))
     carried = trees.tensors(leaves)
     if len(carried) < len(leaves) or not carried:
-        raise unsupported_call(f"{_LOOP}()", "carries something that is not a tensor")
+        return _unrolled(tr, cond_fn.realize(tr), body_fn.realize(tr), carried_inputs.realize(tr))
     goes_on, step = (_traced_step(tr, function, carried, spec) for function in (cond_fn, body_fn))
     if len(goes_on.leaves) != 1 or not goes_on.tensors or goes_on.tensors[0].fake.numel() != 1:
         raise goes_on.refuse("has a condition that is not a tensor of one element")
@@ -139,6 +139,21 @@ def _while_loop(tr: Tracer, cond_fn: Value, body_fn: Value, carried_inputs: Valu
     inputs = [*(tensor.node for tensor in carried), *nodes]
     node, made = tr.graph.call_bodies(tr, body_calls.looped, modules, (len(carried), places), inputs, _LOOP)
     return trees.unflatten(tr.graph.results(tr, node, made), spec)
+
+
+_MAX_ROUNDS = 100
+
+
+def _unrolled(tr: Tracer, goes_on: Value, step: Value, carried: Value) -> Value:
+    """A loop that carries numbers, whose rounds are known while tracing."""
+    for _ in range(_MAX_ROUNDS):
+        more = goes_on.call(tr, carried.items(tr), {}).realize(tr)
+        if not isinstance(more, ConstantValue):
+            raise unsupported_call(f"{_LOOP}()", "carries something that is not a tensor, and goes on by data")
+        if not more.value:
+            return carried
+        carried = step.call(tr, carried.items(tr), {}).realize(tr)
+    raise unsupported_call(f"{_LOOP}()", f"carries something that is not a tensor, for more than {_MAX_ROUNDS} rounds")
 
 
 def _traced_step(tr: Tracer, function: Value, carried: Sequence[TensorValue], spec: Any) -> _Function:

@@ -176,6 +176,11 @@ class RealIteratorValue(Value):
     def truth(self, tr: Tracer) -> bool:
         return True
 
+    def items(self, tr: Tracer) -> list[Value]:
+        if isinstance(self.source, StackSource) or type(self.obj) is itertools.count:
+            raise self.cannot("iterating to the end")
+        return self.rest(tr)
+
     def next(self, tr: Tracer) -> Value | None:
         is_over_list = isinstance(self.obj, type(iter([])))
         has_changed = is_over_list and tr.has_changed_a_list()

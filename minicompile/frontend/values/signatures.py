@@ -7,18 +7,21 @@ and the function that calling it would bind, so nothing is guarded that a call o
 from __future__ import annotations
 
 import inspect
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import unsupported_call
-from .base import Value, fail
+from ..sources import AttrSource, ItemSource
+from .base import Args, Kwargs, Lazy, Value, fail
 from .callables import rule
 from .constant import ConstantValue
-from .containers import DictValue
+from .containers import DictValue, SequenceValue
 from .functions import FunctionValue, MethodValue
 from .proxies import ProxyValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
+    from ..sources import Source
     from ..tracer import Tracer
 
 _KINDS = inspect.Parameter
@@ -27,8 +30,9 @@ _KINDS = inspect.Parameter
 class SignatureValue(Value):
     """What `inspect.signature(of)` gives. `parameters` by name."""
 
-    def __init__(self, of: Value, parameters: list[ParameterValue]) -> None:
+    def __init__(self, of: Value, parameters: list[ParameterValue], source: Source | None = None) -> None:
         self.of = of
+        self.source = source
         self.parameters = ProxyValue(DictValue(dict, {each.name: each for each in parameters}))
         for each in parameters:
             each.signature = self
@@ -40,7 +44,16 @@ class SignatureValue(Value):
         return True
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("bind", "bind_partial"):
+            return _BindMethod(self, name)
         return self.parameters if name == "parameters" else super().getattr(tr, name)
+
+    def real(self) -> inspect.Signature:
+        """One with the same names, kinds and places of defaults."""
+        known: Any = self.parameters.contents.entries.values()
+        defaults = [inspect.Parameter.empty if each.default is None else None for each in known]
+        given = zip(known, defaults, strict=True)
+        return inspect.Signature([inspect.Parameter(each.name, each.kind, default=value) for each, value in given])
 
     def build(self, glue: Glue) -> str:
         return f"{glue.keep(inspect.signature)}({glue.ref(self.of)})"
@@ -73,6 +86,113 @@ class ParameterValue(Value):
 
     def build(self, glue: Glue) -> str:
         return f"{glue.ref(self.signature)}.parameters[{self.name!r}]"
+
+
+class _BindMethod(Value):
+    """`bind` or `bind_partial`, of a signature."""
+
+    def __init__(self, owner: SignatureValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        try:
+            bound = getattr(self.owner.real(), self.name)(*args, **kwargs)
+        except TypeError as error:
+            fail(error, is_exact=True)
+        tr.changed()
+        return BoundArgumentsValue(self.owner, {name: _value_of(part) for name, part in bound.arguments.items()})
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.{self.name}"
+
+
+def _value_of(part: Any) -> Value:
+    """What is bound to a parameter, which for the last ones is several values."""
+    if isinstance(part, tuple):
+        return SequenceValue(tuple, list(part))
+    return DictValue(dict, dict(part)) if isinstance(part, dict) else part  # type: ignore[no-any-return]
+
+
+class BoundArgumentsValue(Value):
+    """What `bind` gives."""
+
+    def __init__(self, signature: SignatureValue, arguments: dict[str, Value]) -> None:
+        self.signature = signature
+        self.arguments = DictValue(dict, arguments)  # type: ignore[arg-type]
+
+    def python_type(self) -> type:
+        return inspect.BoundArguments
+
+    def truth(self, tr: Tracer) -> bool:
+        return True
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("arguments", "signature"):
+            return getattr(self, name)  # type: ignore[no-any-return]
+        if name == "apply_defaults":
+            return _ApplyDefaults(self)
+        if name == "args":
+            return SequenceValue(tuple, list(self._real(tr).args))
+        return DictValue(dict, dict(self._real(tr).kwargs)) if name == "kwargs" else super().getattr(tr, name)
+
+    def _real(self, tr: Tracer) -> inspect.BoundArguments:
+        """One that holds values."""
+        kinds = {each.name: each.kind for each in self.signature.parameters.contents.entries.values()}  # type: ignore[attr-defined]
+        given: Any = {}
+        for name, value in self.arguments.entries.items():
+            given[name] = value
+            if kinds[name] is _KINDS.VAR_POSITIONAL:
+                given[name] = value.realize(tr).items(tr)
+            elif kinds[name] is _KINDS.VAR_KEYWORD:
+                given[name] = dict(value.realize(tr).entries)  # type: ignore[attr-defined]
+        return inspect.BoundArguments(self.signature.real(), given)
+
+    def apply_defaults(self, tr: Tracer) -> None:
+        """Put the parameters' defaults where nothing is bound, in their order."""
+        nothing: tuple[Value, Value] = (SequenceValue(tuple, []), DictValue(dict, {}))
+        empty = dict(zip((_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD), nothing, strict=True))
+        found: Any = {}
+        for name, each in self.signature.parameters.contents.entries.items():
+            value = self.arguments.entries.get(name) or each.default or empty.get(each.kind)  # type: ignore[attr-defined]
+            if value is not None:
+                found[name] = value
+        self.arguments = DictValue(dict, found)
+        tr.changed()
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.keep(inspect.BoundArguments)}({glue.ref(self.signature)}, {glue.ref(self.arguments)})"
+
+
+class _ApplyDefaults(Value):
+    """`apply_defaults`, bound."""
+
+    def __init__(self, owner: BoundArgumentsValue) -> None:
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        self.owner.apply_defaults(tr)
+        return ConstantValue(None)
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.apply_defaults"
+
+
+def outside_signature(tr: Tracer, obj: inspect.Signature, source: Source) -> Value:
+    """A signature that existed before; none changes."""
+    tr.guard_identity(source, obj)
+    parts = AttrSource(source, "parameters")
+    parameters = []
+    for name, each in obj.parameters.items():
+        default = Lazy(each.default, AttrSource(ItemSource(parts, name), "default"))
+        parameters.append(ParameterValue(name, each.kind, None if each.default is each.empty else default))
+    return SignatureValue(ConstantValue(None), parameters, source)
 
 
 def _parameters(fn: FunctionValue) -> list[ParameterValue]:

@@ -7,6 +7,7 @@ by kind; anything else is a user object, or opaque.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import threading
 import types
@@ -54,6 +55,7 @@ from .profiler_ranges import outside_range
 from .proxies import outside_proxy
 from .random_draws import is_generator, outside_draw
 from .real_iterators import KINDS, RealIteratorValue
+from .signatures import outside_signature
 from .subclasses import native_base, outside_subclass
 from .tensor_subclasses import is_traceable, outside_tensor
 from .thread_locals import outside_thread_local
@@ -367,6 +369,7 @@ _BY_TYPE: dict[type, Maker] = {
     torch.Tensor: _tensor,
     torch.nn.Parameter: _tensor,
     torch.Size: _size,
+    inspect.Signature: outside_signature,
     list: _sequence,
     tuple: _sequence,
     dict: _dict,
