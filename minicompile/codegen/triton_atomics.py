@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..runtime.launch_cuda import Launch, cuda_kernel
-from .triton_compat import compile_for, enable_interpreter_asserts, load
+from .triton_compat import compile_for, load
 from .triton_text import POINTERS
 
 BLOCK, WARPS = 512, 4
@@ -66,7 +66,9 @@ def add_rows(target: Tensor, dim: int, index: Tensor, source: Tensor, wraps: boo
     tensors = (target, index.contiguous(), source)
     is_wide = max(target.numel(), source.numel()) > NARROW
     if target.device.type != "cuda":
-        enable_interpreter_asserts()
+        from .triton_interpreter import prepare_interpreter
+
+        prepare_interpreter()
         add_rows_kernel[(-(-sizes[0] // BLOCK),)](*tensors, *sizes, WRAPS=wraps, WIDE=is_wide, BLOCK=BLOCK)
         return
     is_aligned = all(tensor.data_ptr() % 16 == 0 for tensor in tensors)

@@ -7,7 +7,7 @@ Supported: Triton 3.6 (torch 2.11) to 3.9 (torch 2.13).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") == "1"
@@ -73,12 +73,3 @@ def load(compiled: Any, device: int, n_params: int) -> Handle:
     header = compiled.asm["ptx"].split(".entry", 1)[1].split(")", 1)[0]
     hidden = header.count(".param") - n_params
     return Handle(function, 32 * metadata.num_warps, metadata.shared, hidden, module)
-
-
-def enable_interpreter_asserts() -> None:
-    """`tl.device_assert` is checked in the interpreter too."""
-    from triton.runtime import interpreter
-
-    options = interpreter.interpreter_builder.options
-    if not options.debug:
-        interpreter.interpreter_builder.options = replace(options, debug=True, sanitize_overflow=False)

@@ -17,7 +17,7 @@ from ..ir.symbols import is_float_symbol
 from ..runtime.launch import as_int64
 from ..runtime.launch_cuda import Launch, cuda_kernel
 from .triton import TritonText
-from .triton_compat import compile_for, enable_interpreter_asserts, load
+from .triton_compat import compile_for, load
 from .triton_text import POINTERS
 
 REMEMBERED = 256
@@ -54,7 +54,9 @@ class Launcher:
             launch(*args[: self.tensors])
 
     def _interpret(self, args: tuple[Any, ...]) -> None:
-        enable_interpreter_asserts()
+        from .triton_interpreter import prepare_interpreter  # imports NumPy, which nothing else of ours needs
+
+        prepare_interpreter()
         grid = self.grid(args[self.tensors :])
         if grid > 0:
             self.function[(grid,)](*args, **self.text.shape.blocks)

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 
-def run_interpreted(file: str, timeout: float) -> None:
-    """A file of this folder; `timeout` in seconds. Triton reads its switch when it is imported."""
+def run_interpreted(*files: str, timeout: float) -> None:
+    """Files of this folder; `timeout` in seconds. Triton reads its switch when it is imported."""
     folder = Path(__file__).parent
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / file)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(folder / file) for file in files)]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     root = folder.parent.parent
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=timeout)

@@ -33,7 +33,7 @@ def kernels(graph: Graph) -> list[Kernel]:
 
 
 def test_kernels_in_the_interpreter() -> None:
-    run_interpreted("interpreted.py", timeout=550)
+    run_interpreted("interpreted.py", "interpreted_blocks.py", timeout=550)
 
 
 def scorers() -> dict[str, Graph]:
