@@ -270,7 +270,8 @@ def sequence_binary(tr: Tracer, op: Any, value: SequenceValue, other: Value, swa
     if op in (operator.add, operator.iadd) and isinstance(other, SequenceValue):
         return _concatenate(tr, op, *((other, value) if swapped else (value, other)))
     if op is operator.iadd and value.mutable and not swapped:
-        return _extend_in_place(tr, value, other.items(tr))
+        value.getattr(tr, "extend").call(tr, [other], {})
+        return value
     if op in (operator.mul, operator.imul):
         other = specialized(tr, other.as_index(tr))
     if op in (operator.mul, operator.imul) and isinstance(other, ConstantValue):

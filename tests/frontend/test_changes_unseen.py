@@ -3,6 +3,7 @@ inside, memory that is addressed from its start."""
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import ModuleType
@@ -325,3 +326,71 @@ def test_a_deque_that_grows_while_it_is_iterated(at: int) -> None:
     for call in (minicompile.compile(grown_at), grown_at):
         with pytest.raises(RuntimeError, match="deque mutated during iteration"):
             call(X, deque([1, 2, 3]), at)
+
+
+def counted_up_to(what: Any, count: int) -> Any:
+    """How long it is by then; more than three raise."""
+    for i in range(count):
+        if i == 3:
+            raise ValueError(len(what))
+        yield len(what)
+
+
+class Lengths:
+    def __init__(self, what: Any) -> None:
+        self.what = what
+
+    def __getitem__(self, index: int) -> int:
+        return [len(self.what)][index // 2]
+
+
+def filled_with_what_looks_at_it(x: Tensor, items: list[Any], table: dict[Any, Any], members: set[Any]) -> Any:
+    tensors = [x]
+    tensors.extend(tensors[-1] + i for i in range(3))
+    items.extend(map(lambda v: v + items[-1], [1, 2]))
+    items += counted_up_to(items, 2)
+    items.extend(Lengths(items))
+    items[1:1] = counted_up_to(items, 2)
+    table.update((v, len(table)) for v in counted_up_to(table, 2))
+    members.update(counted_up_to(members, 2), Lengths(members), [100])
+    ends = deque([1], maxlen=4)
+    ends.extend(len(ends) for _ in range(2))
+    ends.extendleft(len(ends) for _ in range(2))
+    ends.extend(ends)
+    return tensors, list(ends)
+
+
+def filled_until_it_raises(x: Tensor, items: list[Any], table: dict[Any, Any], members: set[Any]) -> Any:
+    said = []
+    for fill in (
+        lambda: items.extend(counted_up_to(items, 4)),
+        lambda: operator.iadd(items, counted_up_to(items, 4)),
+        lambda: members.update(counted_up_to(members, 4)),
+        lambda: table.update((v, 1) for v in counted_up_to(table, 4)),
+        lambda: table.update([(7, 7), (1,)]),
+        lambda: table.update(p for p in [(8, 8), 5]),
+    ):
+        try:
+            fill()
+        except (ValueError, TypeError) as error:
+            said.append(str(error))
+    return x + 1, said
+
+
+@pytest.mark.parametrize("fn", [filled_with_what_looks_at_it, filled_until_it_raises])
+def test_what_is_filled_is_seen_by_what_fills_it(fn: Callable[..., Any]) -> None:
+    compiled = minicompile.compile(fn, backend="eager", fullgraph=True)
+    mine, eagers = (([5], {5: 1}, {9}) for _ in range(2))
+    for _ in range(2):
+        assert_same(compiled(X, *mine), fn(X, *eagers))
+        assert_same(mine, eagers)
+
+
+METHODS = [X.add, X.mul, [1, 2].count, [2, 2].index, {2: 3}.get, {2: 3}.__contains__, {2}.__contains__, "22".zfill]
+
+
+def test_a_bound_method_is_known_by_its_name() -> None:
+    method: Any = X.add
+    compiled = minicompile.compile(lambda x: (method(2), x + 1), backend="eager", fullgraph=True)
+    for method in METHODS:
+        assert_same(compiled(X)[0], method(2))

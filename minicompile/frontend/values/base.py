@@ -32,6 +32,8 @@ class Value:
     """Base class. `source` says where the object can be read on entry, or None for one made in the frame."""
 
     source: Source | None = None
+    computes_elements = False
+    """Whether code of the program may run while it is iterated over."""
 
     # ---- what it is ----
 

@@ -24,6 +24,7 @@ from .containers import (
     pairs_of,
     set_operand,
 )  # fmt: skip
+from .iterators import one_by_one
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -37,6 +38,10 @@ def _append(tr: Tracer, owner: SequenceValue, item: Value) -> Value:
 
 
 def _extend(tr: Tracer, owner: SequenceValue, other: Value) -> Value:
+    if other.realize(tr).computes_elements:
+        for item in one_by_one(tr, other):
+            _append(tr, owner, item)
+        return ConstantValue(None)
     items = elements_of(tr, other)
     owner.elements.extend(items)
     return tr.mutated(owner, "{0}.extend({1})", SequenceValue(tuple, items))
@@ -289,6 +294,10 @@ def _union(tr: Tracer, owner: SetValue, *others: Value) -> Value:
 
 def _set_update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
     for other in others:
+        if other.realize(tr).computes_elements:
+            for item in one_by_one(tr, other):
+                owner.add(tr, item.realize(tr))
+            continue
         real, items = owner.real, elements_of(tr, other)
         operand = set_operand(other, [tr.key(item) for item in items])
         owner.real = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -515,24 +515,30 @@ def elements_of(tr: Tracer, value: Value) -> list[Value]:
     return value.realize(tr).items(tr)
 
 
-def pairs_of(tr: Tracer, value: Value) -> list[tuple[Value, Value]]:
-    """Key and value of what `dict()` and `dict.update` accept: a mapping, or an iterable of pairs."""
+def pairs_of(tr: Tracer, value: Value) -> Iterator[tuple[Value, Value]]:
+    """Key and value of what `dict()` and `dict.update` accept: a mapping, or an iterable of pairs, one by one."""
+    from .iterators import one_by_one
     from .subclasses import mapping_pairs
 
     if isinstance(value, DictValue):
-        return [(value.key_value(tr, key), item) for key, item in value.entries.items()]
+        yield from [(value.key_value(tr, key), item) for key, item in value.entries.items()]
+        return
     found = mapping_pairs(tr, value)
     if found is not None:
-        return found
-    items = [item.realize(tr) for item in value.items(tr)]
-    for place, item in enumerate(items):
-        if isinstance(item, ConstantValue) and not hasattr(item.value, "__iter__"):
-            fail_as(dict, [*[(0, 0)] * place, item.value])
-    pairs = [elements_of(tr, item) for item in items]
-    for place, pair in enumerate(pairs):
-        if len(pair) != 2:
-            fail_as(dict, [*[(0, 0)] * place, (0,) * len(pair)])
-    return [(pair[0].realize(tr), pair[1]) for pair in pairs]
+        yield from found
+        return
+    for place, item in enumerate(one_by_one(tr, value)):
+        yield _pair(tr, item.realize(tr), place)
+
+
+def _pair(tr: Tracer, item: Value, place: int) -> tuple[Value, Value]:
+    """Key and value of an element. Raises, for the program, what names its place if it is no pair."""
+    if isinstance(item, ConstantValue) and not hasattr(item.value, "__iter__"):
+        fail_as(dict, [*[(0, 0)] * place, item.value])
+    pair = elements_of(tr, item)
+    if len(pair) != 2:
+        fail_as(dict, [*[(0, 0)] * place, (0,) * len(pair)])
+    return pair[0].realize(tr), pair[1]
 
 
 def make_set(tr: Tracer, kind: type, items: Iterable[Value], real: Any = None) -> SetValue:

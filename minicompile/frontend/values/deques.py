@@ -7,6 +7,7 @@ journal.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .base import NotConstant, Value, fail
@@ -14,7 +15,7 @@ from .callables import rule
 from .constant import ConstantValue, specialized
 from .container_methods import SEQUENCE_METHODS
 from .containers import Method, SequenceValue, errors_of_the_user, index_of, method_of
-from .iterators import IteratorValue
+from .iterators import IteratorValue, one_by_one
 
 if TYPE_CHECKING:
     from ..glue import Glue
@@ -114,14 +115,19 @@ def _appendleft(tr: Tracer, owner: DequeValue, item: Value) -> Value:
     return owner.change(tr, "{0}.appendleft({1})", item)
 
 
+def _each(tr: Tracer, owner: DequeValue, items: Value) -> Iterable[Value]:
+    """The elements; of the deque itself, those that it has now."""
+    return list(owner.elements) if items.realize(tr) is owner else one_by_one(tr, items)
+
+
 def _extend(tr: Tracer, owner: DequeValue, items: Value) -> Value:
-    for item in list(items.realize(tr).items(tr)):
+    for item in _each(tr, owner, items):
         _append(tr, owner, item)
     return ConstantValue(None)
 
 
 def _extendleft(tr: Tracer, owner: DequeValue, items: Value) -> Value:
-    for item in list(items.realize(tr).items(tr)):
+    for item in _each(tr, owner, items):
         _appendleft(tr, owner, item)
     return ConstantValue(None)
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class GeneratorValue(Value):
     """A generator made in the frame. `returned` is its return value, until somebody has been told of it."""
 
+    computes_elements = True
+
     def __init__(self, frame: Frame, function: FunctionValue, args: Args, kwargs: Kwargs, root_step: int) -> None:
         self.frame = frame
         self.function = function

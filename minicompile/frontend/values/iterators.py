@@ -8,6 +8,7 @@ stands at the same element.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..breaks import Restart, UserError, unsupported
@@ -47,6 +48,18 @@ class Iterator(Value):
         from .containers import method_of
 
         return method_of(tr, self, name, ITERATOR_METHODS)
+
+
+def one_by_one(tr: Tracer, value: Value) -> Iterable[Value]:
+    """The elements. What computes them is asked for each when it is needed: its code may look at what is filled with
+    them, and may raise in between."""
+    value = value.realize(tr)
+    return _steps(tr, value.iterator(tr).realize(tr)) if value.computes_elements else value.items(tr)
+
+
+def _steps(tr: Tracer, iterator: Value) -> Iterable[Value]:
+    while (item := iterator.next(tr)) is not None:
+        yield item
 
 
 class IteratorValue(Iterator):
@@ -218,6 +231,8 @@ class DictIteratorValue(Iterator):
 class ItemIteratorValue(Iterator):
     """What `iter()` gives for an object with `__getitem__` and no `__iter__`."""
 
+    computes_elements = True
+
     def __init__(self, owner: Value) -> None:
         self.owner = owner
         self.position: int | None = 0
@@ -258,6 +273,8 @@ _ITEM_ITERATOR = type(iter(_Items()))
 class EnumerateValue(Iterator):
     """`enumerate(inner, count)`."""
 
+    computes_elements = True
+
     def __init__(self, inner: Value, count: int) -> None:
         self.inner = inner
         self.count = count
@@ -281,6 +298,8 @@ class EnumerateValue(Iterator):
 
 class ZipValue(Iterator):
     """`zip(*inner, strict=strict)`."""
+
+    computes_elements = True
 
     def __init__(self, inner: list[Value], *, strict: bool) -> None:
         self.inner = inner
@@ -322,6 +341,8 @@ def _arguments(count: int) -> str:
 class MapValue(Iterator):
     """`map(fn, *inner)`."""
 
+    computes_elements = True
+
     def __init__(self, fn: Value, inner: list[Value]) -> None:
         self.fn = fn
         self.inner = inner
@@ -344,6 +365,8 @@ class MapValue(Iterator):
 
 class FilterValue(Iterator):
     """`filter(fn, inner)`."""
+
+    computes_elements = True
 
     def __init__(self, fn: Value, inner: Value) -> None:
         self.fn = fn

@@ -104,6 +104,7 @@ class ObjectValue(Value):
     Attributes that the frame has set stand in `tracer.attributes_of(value)`; `MISSING`-like deletions are a break.
     """
 
+    computes_elements = True
     class_value: Value | None = None
     registries: ClassVar[tuple[str, ...]] = ()
     """Keys of `__dict__` under which more attributes are."""

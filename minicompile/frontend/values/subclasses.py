@@ -14,6 +14,7 @@ import operator
 import re
 import types
 from collections import OrderedDict, defaultdict, namedtuple
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...guards.constants import is_constant
@@ -407,7 +408,7 @@ def outside_subclass(tr: Tracer, obj: Any, source: Source) -> Value:
     return value
 
 
-def mapping_pairs(tr: Tracer, value: Value) -> list[tuple[Value, Value]] | None:
+def mapping_pairs(tr: Tracer, value: Value) -> Iterable[tuple[Value, Value]] | None:
     """Items of a mapping as `dict(m)` and `{**m}` read it: a dict's directly, unless its class iterates in its own
     way, else through `keys` and `[]`. None for what is no mapping."""
     if isinstance(value, DictValue):

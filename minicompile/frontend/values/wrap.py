@@ -242,6 +242,7 @@ def _builtin_method(tr: Tracer, obj: Any, source: Source) -> Value:
     if isinstance(owner, (list, dict, set, torch.Tensor)):
         bound = tr.wrap(owner, AttrSource(source, "__self__"))
         tr.guard_type(source, obj)
+        _constant(tr, obj.__name__, AttrSource(source, "__name__"))
         return bound.getattr(tr, obj.__name__)
     return _constants_method(tr, obj, source) if is_constant_object(owner) else _opaque(tr, obj, source)
 
