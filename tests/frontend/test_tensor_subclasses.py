@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import minicompile
 
@@ -294,6 +295,37 @@ def test_gradients_reach_the_leaf() -> None:
         result.sum().backward()
         found.append(leaf.grad)
     assert_same(found[1], found[0])
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 2
+        y.tag = "doubled"
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def _tagged_sine(t: Any) -> Any:
+    y = t.sin()
+    y.tag = "sine"
+    return y
+
+
+@pytest.mark.parametrize("fn", [Doubling.apply, lambda x: checkpoint(_tagged_sine, x, use_reentrant=False)])
+def test_what_bodies_make_keeps_class_and_attributes(fn: Any) -> None:
+    for x in (X, X.as_subclass(Plain)):
+        found = []
+        compiled = minicompile.compile(lambda x: (y := fn(x), y.tag, type(y), y * 3), backend="eager", fullgraph=True)
+        for call in (lambda x: (y := fn(x), y.tag, type(y), y * 3), compiled):
+            leaf = x.detach().requires_grad_()
+            made, tag, kind, result = call(leaf)
+            result.sum().backward()
+            found.append((vars(made), tag, kind, type(result), leaf.grad.as_subclass(torch.Tensor).tolist()))
+        assert found[1] == found[0]
 
 
 def test_classes_and_a_break_between() -> None:

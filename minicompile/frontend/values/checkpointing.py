@@ -63,7 +63,7 @@ def _with_body(tr: Tracer, function: Value, values: list[Value], kwargs: Kwargs,
         raise unsupported_call(f"{_NAME}()", "returns no tensor")
     module = body.close(nodes)
     node, made = graph.call_bodies(tr, body_calls.checkpointed, [module], (options,), list(body.lifted), _NAME)
-    return trees.unflatten(trees.with_tensors(leaves, graph.results(tr, node, made)), spec)
+    return trees.unflatten(trees.with_tensors(tr, leaves, graph.results(tr, node, made)), spec)
 
 
 def reachable(values: list[Value]) -> list[Value]:

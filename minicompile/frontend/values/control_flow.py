@@ -95,7 +95,7 @@ def _cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Va
     nodes, places = _places([true, false])
     modules = [function.body.close(function.nodes) for function in (true, false)]
     node, made = tr.graph.call_bodies(tr, body_calls.branched, modules, (places,), [decided.node, *nodes], _COND)
-    return trees.unflatten(trees.with_tensors(true.leaves, tr.graph.results(tr, node, made)), true.spec)
+    return trees.unflatten(trees.with_tensors(tr, true.leaves, tr.graph.results(tr, node, made)), true.spec)
 
 
 def _check_alike(true: _Function, false: _Function) -> None:

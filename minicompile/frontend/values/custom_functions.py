@@ -21,6 +21,7 @@ from ..breaks import Restart, unsupported, unsupported_call
 from ..class_lookup import static_lookup
 from ..skip import is_torch_file
 from ..sources import AttrSource, FunctionClosureSource, FunctionDefaultSource, Source
+from . import trees
 from .base import Args, Value, fail
 from .callables import rule
 from .checkpointing import reachable
@@ -262,8 +263,7 @@ class _Call:
         modules = [forward.body.close([*forward.outputs, *kept]), *closed]
         nodes = [*self._arguments(lifted), *around]
         node, made = graph.call_bodies(tr, body_calls.custom_gradient, modules, (counts,), nodes, self.what[:-2])
-        values = iter(graph.results(tr, node, made))
-        parts = [next(values) if isinstance(part, TensorValue) else part for part in forward.parts]
+        parts = trees.with_tensors(tr, forward.parts, graph.results(tr, node, made))
         return self._in_form(forward.result, [*map(self._written_back, forward.parts, parts)])
 
     def _cases(self, results: list[TensorValue]) -> list[tuple[bool, ...]]:

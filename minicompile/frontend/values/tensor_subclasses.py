@@ -312,6 +312,17 @@ def as_class(tr: Tracer, value: TensorValue, cls: type, *, is_new: bool) -> Valu
     return tr.graph.renewed(TensorSubclassValue(value.node, value.fake, cls=cls))
 
 
+def standing_for(tr: Tracer, made: Value, inner: TensorValue) -> Value:
+    """What a node gives for a tensor within its bodies: of that one's class, with its attributes."""
+    if inner.source is not None or not isinstance(made, TensorValue) or made.source is not None:
+        return made
+    result: Any = made
+    if isinstance(inner, TensorSubclassValue) and not isinstance(made, TensorSubclassValue):
+        result = as_class(tr, made, inner.cls, is_new=True)
+    result.attributes.update(inner.attributes)
+    return result  # type: ignore[no-any-return]
+
+
 @rule(_PLAIN_ANSWER)
 def _plain_torch_function(
     tr: Tracer, cls: Value, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from .base import Value
 from .containers import DictValue, SequenceValue
 from .tensor import TensorValue
+from .tensor_subclasses import standing_for
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -39,10 +40,10 @@ def tensors(leaves: Sequence[Value]) -> list[TensorValue]:
     return [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
 
 
-def with_tensors(leaves: Sequence[Value], replaced: Sequence[Value]) -> list[Value]:
-    """The leaves, with others in the places of the tensors."""
+def with_tensors(tr: Tracer, leaves: Sequence[Value], replaced: Sequence[Value]) -> list[Value]:
+    """The leaves, with others in the places of the tensors: those that a node gives for the ones within its bodies."""
     given = iter(replaced)
-    return [next(given) if isinstance(leaf, TensorValue) else leaf for leaf in leaves]
+    return [standing_for(tr, next(given), leaf) if isinstance(leaf, TensorValue) else leaf for leaf in leaves]
 
 
 def _picture(tr: Tracer, value: Value) -> Any:
