@@ -21,7 +21,7 @@ import torch
 
 from ..ir.symbols import dim_text
 from ..ir.types import SizeType
-from .double_backward import DoubleBackward, why_not
+from .double_backward import DoubleBackward, needed_inputs, why_not
 from .one_by_one import OneByOne
 from .training_call import make_call
 
@@ -199,7 +199,8 @@ def _make_function(graph: TrainingGraph) -> type[torch.autograd.Function]:
     places = {s.index: i for i, s in enumerate(saved) if s.is_input}
     one_by_one = OneByOne(split.backward, [node.op == "input" for node in split.cut], len(tangents))
     reason = why_not(joint.graph, joint.plan, tangents)
-    again = DoubleBackward(graph.gm.forward, joint.plan, tangents, places, graph.grad_mode, reason)
+    needed = needed_inputs(joint.graph, joint.n_inputs, split.cut)
+    again = DoubleBackward(graph.gm.forward, joint.plan, tangents, places, needed, graph.grad_mode, reason)
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         found = run(*args)
@@ -226,6 +227,8 @@ def _make_function(graph: TrainingGraph) -> type[torch.autograd.Function]:
             return left
         one_by_one.leave(ctx, kept, given)
         ctx.maybe_clear_saved_tensors()
+        if kept and not torch._C._autograd._get_current_graph_task_keep_graph():
+            ctx.remembered = None  # nobody can ask any more: the saved tensors are freed
         return kept
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward_)}

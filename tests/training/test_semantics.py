@@ -3,11 +3,14 @@ layouts of tangents, retained graphs."""
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import minicompile
 from minicompile import errors
@@ -376,6 +379,51 @@ def test_double_backward_where_one_input_is_computed_from_another() -> None:
     assert_gradients(*results)
 
 
+@pytest.mark.parametrize("function", [
+    lambda a, b: (a + b).sin(), lambda a, b: a.exp().sin() + b, lambda a, b: (a.t().reshape(-1) * b.mean()).square(),
+    lambda a, b: torch.nn.functional.layer_norm(a - b, (4,)),
+])  # fmt: skip
+def test_double_backward_after_inputs_have_died(function) -> None:
+    results = []
+    for run in (minicompile.compile(function, fullgraph=True), function):
+        x = leaf(4, 4)
+        result = run(x * 1, torch.as_strided(x * 2, (4, 4), (1, 4)))  # nobody holds these
+        gc.collect()
+        (first,) = torch.autograd.grad(result.cos().sum(), x, create_graph=True)
+        second = torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)[0]
+        results.append([first, second, torch.autograd.grad(second.pow(2).sum(), x)[0]])
+    assert_gradients(*results)
+
+
+def test_inputs_needed_twice_die_with_the_graph() -> None:
+    compiled = minicompile.compile(lambda a, b: (a + b).sin(), fullgraph=True)
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result = compiled(x, y)
+        y.add_(result)  # y's node leads to the graph's now, which holds y's numbers
+        return result + y.sum()
+
+    x, y = leaf(4), leaf(4) * 1
+    held = StorageWeakRef(y.untyped_storage())
+    result = run(x, y)
+    with pytest.raises(RuntimeError, match="modified in place"):
+        torch.autograd.grad(result.sum(), x, create_graph=True)
+    del y, result
+    gc.collect()
+    assert held.expired()
+
+
+def test_inputs_needed_twice_are_let_go_by_backward() -> None:
+    compiled = minicompile.compile(lambda a, b: (a + b).sin(), fullgraph=True)
+    y = leaf(4).detach()
+    held = StorageWeakRef(y.untyped_storage())
+    result = compiled(leaf(4), y)
+    del y
+    assert not held.expired()
+    result.sum().backward()
+    assert held.expired()
+
+
 def test_double_backward_that_cannot_be_right_names_the_way_out() -> None:
     def function(x):
         return torch.nn.functional.dropout(x.exp())
@@ -387,9 +435,6 @@ def test_double_backward_that_cannot_be_right_names_the_way_out() -> None:
 
 
 def test_inputs_only_needed_twice_are_not_kept_alive() -> None:
-    import gc
-    import weakref
-
     def function(x, y):
         return x.exp() + y
 
