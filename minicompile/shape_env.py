@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,7 +51,9 @@ def make_shape_env(scalars: bool, sizes: bool) -> Any:
 
 @functools.cache
 def _shape_env_class() -> Any:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+    import sympy
+    from sympy.logic.boolalg import Boolean
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv, canonicalize_bool_expr, free_unbacked_symbols
     from torch.utils._sympy.functions import Max
 
     class HonestShapeEnv(ShapeEnv):
@@ -77,6 +80,29 @@ def _shape_env_class() -> Any:
                     self.assumed[expr if result else ~expr] = None
             return result
 
+        def _maybe_evaluate_static(self, expr: Any, **options: Any) -> Any:
+            """As torch's, which looks long for a proof, the longer the more convolutions a size has gone through; none
+            is looked for where two sizes give two answers."""
+            if not any(options.values()) and isinstance(expr, Boolean):
+                condition = self.replace(expr)
+                if _varies(condition, self._ranges_of(condition)) and not self._is_axiom(condition, **options):
+                    return None
+            return super()._maybe_evaluate_static(expr, **options)
+
+        functools.update_wrapper(_maybe_evaluate_static, ShapeEnv._maybe_evaluate_static)  # its cache's methods, too
+
+        def _ranges_of(self, expr: Any) -> list[tuple[Any, Any]]:
+            """The symbols and their ranges; none, where one is no size of an input."""
+            symbols = sorted(expr.free_symbols, key=str)
+            if not all(symbol in self.backed_var_to_val and self.var_to_range[symbol].is_int for symbol in symbols):
+                return []
+            return [(symbol, self.var_to_range[symbol]) for symbol in symbols]
+
+        def _is_axiom(self, condition: Any, axioms: Any = None, **options: Any) -> bool:
+            """Whether it is known, although it does not follow from the ranges."""
+            known = self.axioms if axioms is None else {}
+            return bool(canonicalize_bool_expr(self.simplify(condition)).xreplace(known) in (sympy.true, sympy.false))
+
         def _without_maxima(self, expr: Any) -> Any:
             """The answer for sizes that are not 0, where that makes one: `max(1, n)`, as strides are made, is n."""
             maxima = expr.atoms(Max)
@@ -86,6 +112,43 @@ def _shape_env_class() -> Any:
             return self._maybe_evaluate_static(expr.xreplace(sizes))
 
     return HonestShapeEnv
+
+
+def _varies(condition: Any, ranges: list[tuple[Any, Any]]) -> bool:
+    """Whether a condition is true for some sizes in these ranges, and false for others. A no means nothing."""
+    found: set[int | None] = set()
+    for place in _PLACES if ranges else ():
+        found.add(_answer(condition, _sizes(ranges, place)))
+        if len(found - {None}) > 1:
+            return True
+    return False
+
+
+_PLACES: tuple[Callable[[int], int], ...] = (
+    lambda i: 2, lambda i: (2, 997)[i % 2], lambda i: (997, 2)[i % 2], lambda i: 64, lambda i: 5 + i * 37 % 101,
+    lambda i: 211 - i * 41 % 97, lambda i: 3 + 1009 * (i * 7 % 5 == 0), lambda i: 3 + 1009 * (i * 7 % 5 == 1),
+    lambda i: 1009 - 1006 * (i * 7 % 5 == 2),
+)  # fmt: skip
+"""Number of a symbol → a size: all alike, all apart, some far larger than the others."""
+
+
+def _sizes(ranges: list[tuple[Any, Any]], place: Callable[[int], int]) -> dict[Any, int]:
+    return {symbol: int(min(max(place(i), found.lower), found.upper)) for i, (symbol, found) in enumerate(ranges)}
+
+
+def _answer(condition: Any, sizes: dict[Any, int]) -> int | None:
+    """1 for yes, -1 for no; of an equation, which side is larger: no proof excludes what lies between two such answers.
+    None where the sizes have no answer: they divide by zero."""
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    try:
+        if condition.is_Relational and condition.rel_op in ("==", "!="):
+            left, right = (sympy_interp(PythonReferenceAnalysis, sizes, side) for side in condition.args)
+            return (left > right) - (left < right)
+        return 1 if sympy_interp(PythonReferenceAnalysis, sizes, condition) else -1
+    except (ArithmeticError, NotImplementedError, AssertionError):
+        return None
 
 
 _HARMLESS = {

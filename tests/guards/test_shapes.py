@@ -1,7 +1,10 @@
 """Symbolic sizes: which guards a trace needs, and that they hold and fail where they should."""
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental import symbolic_shapes
+from torch.utils._sympy.functions import FloorDiv
 
 from minicompile.frontend.computed_sources import SizeSource
 from minicompile.frontend.sources import LocalSource
@@ -190,3 +193,17 @@ def test_static_only_never_imports_sympy():
     program = "import sys, minicompile.guards.shapes, minicompile.logs; print('sympy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_no_proof_is_looked_for_where_two_sizes_give_two_answers():
+    shapes = SymbolicShapes()
+    a, b = (shapes.int_input(value, LocalSource(name)).node.expr for name, value in (("a", 9), ("b", 7)))
+    size = a
+    for _ in range(12):
+        size = FloorDiv(size - b + 3, 2) + 1
+    asked = symbolic_shapes._maybe_evaluate_static_worker.cache_info().misses
+    for condition in (size * b > a, sympy.Eq(size, a), sympy.Ne(a * size, 5 * b), (size > 0) & (size < 100)):
+        assert shapes.env._maybe_evaluate_static(condition) is None
+    assert symbolic_shapes._maybe_evaluate_static_worker.cache_info().misses == asked
+    assert not shapes.env.evaluate_expr(size * b > a)
+    assert shapes.env._maybe_evaluate_static(size * b > a) == sympy.false  # an axiom
