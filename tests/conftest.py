@@ -12,6 +12,8 @@ import tempfile
 _is_worker = "PYTEST_XDIST_WORKER" in os.environ  # it shares the caches of the process that has started it
 if _is_worker:
     _caches = os.path.dirname(os.environ["MINICOMPILE_CACHE_DIR"])
+    # Threads of torch that spin while they wait take the core from the other workers. Read when torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 else:
     _caches = tempfile.mkdtemp(prefix="minicompile-tests-")
 os.environ["MINICOMPILE_CACHE_DIR"] = os.path.join(_caches, "minicompile")

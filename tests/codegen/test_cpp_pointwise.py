@@ -191,15 +191,20 @@ def test_constants_keep_their_bits() -> None:
     assert [t.item() for t in results[len(special) :]] == integers
 
 
+FEW = ("digamma", "erfinv", "i0e", "igamma", "zeta", "polygamma")
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_special_functions_are_atens(dtype: torch.dtype) -> None:
-    """Compiled from one text with other flags; a polynomial's cancellation lets the last bits grow."""
+    """Compiled from one text with other flags; a polynomial's cancellation lets the last bits grow. bfloat16 has the
+    functions of float32 between a load and a store that are the same for all, so that few rows say what all would."""
     special = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, math.inf, -math.inf, math.nan, 0.5, 1e-3, 30.0])
     x = torch.cat([special, torch.linspace(-6, 6, 100)]).to(dtype)
     y = torch.cat([special.flip(0), torch.arange(100) % 7 / 2]).to(dtype)
     b = B("special")
     nodes = [b.input_like(x), b.input_like(y)]
-    rows = [row for row in SPECIAL if row.kinds == "f"]
+    few = dtype is torch.bfloat16
+    rows = [row for row in SPECIAL if row.kinds == "f" and (not few or not row.aten or row.name in FEW)]
     calls = [[nodes[0], 3.0] if row.name == "polygamma" else nodes[: row.arity] for row in rows]
     results = compile_ir(b.finish(*(getattr(b, row.name)(*args) for row, args in zip(rows, calls, strict=True))))(x, y)
     wide = [t.float() if dtype is torch.bfloat16 else t for t in (x, y)]
