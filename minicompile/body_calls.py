@@ -220,8 +220,7 @@ def custom_gradient(forward: Body, *given: Any) -> tuple[Any, ...]:
     `results` it returns, before what it keeps for backward; which results are `constant`, which of what is kept is
     `checked` for changes; whether a gradient that is not there `fills` with zeros. For each body of backward: the
     results of which gradients are `given` to it; in what `order` it takes, after the cotangents, what is kept and the
-    other inputs; and which of its results is the gradient of each argument (`gradients`; None for none). `name`: the
-    class's.
+    other inputs; and which of its results, added, are the gradient of each argument (`gradients`). `name`: the class's.
     """
     place = next(place for place, value in enumerate(given) if isinstance(value, dict))
     return _named(given[place]["name"]).apply(forward, given[:place], *given[place:])
@@ -231,6 +230,10 @@ def custom_gradient(forward: Body, *given: Any) -> tuple[Any, ...]:
 def _named(name: str) -> type[_CustomGradient]:
     """The function under the user's name: `grad_fn` and autograd's messages tell it."""
     return type(name, (_CustomGradient,), {})
+
+
+def _total(gradients: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    return functools.reduce(torch.add, gradients) if gradients else None
 
 
 class _CustomGradient(torch.autograd.Function):
@@ -255,5 +258,5 @@ class _CustomGradient(torch.autograd.Function):
         checked = dict(zip(counts["checked"], ctx.saved_tensors, strict=True))
         held = [*(checked.get(place, value) for place, value in enumerate(ctx.kept)), *ctx.around]
         found = ctx.run[case](*cotangents, *(held[place] for place in counts["order"][case]))
-        gradients = [None if place is None else found[place] for place in counts["gradients"][case]]
+        gradients = [_total([found[place] for place in places]) for places in counts["gradients"][case]]
         return (None, None, None, *gradients, *[None] * (len(ctx.needs_input_grad) - 3 - len(gradients)))

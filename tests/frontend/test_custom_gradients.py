@@ -219,6 +219,18 @@ def _used(*places):
     return run
 
 
+class Product(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * b * 2, g * a * 3
+
+
 class Row(Function):
     @staticmethod
     def forward(ctx, x):
@@ -262,6 +274,8 @@ for _name, _args, _fn in [
     ("without_the_first_gradient", (R, Y), _used(1)),
     ("without_the_second_gradient", (R, Y), _used(0)),
     ("with_both_gradients", (R, Y), _used(0, 1)),
+    ("one_tensor_twice", (R,), lambda x: Product.apply(x, x) + Product.apply(x * 2, x)),
+    ("one_tensor_twice_of_three", (R, Y), lambda x, y: (lambda t: Product.apply(t, t) * t + y)(x * y)),
     ("one", (R,), lambda x: Square.apply(x) + 1),
     ("one_in_another", (R,), lambda x: Square.apply(Square.apply(x * 2)) + x),
     ("attributes", (R,), lambda x: Reverse.apply(x * 2, 0.5)),

@@ -295,8 +295,6 @@ class _Call:
     def _trace_forward(self) -> _Forward:
         tr, graph = self.tr, self.tr.graph
         inputs = [arg for arg in self.args if isinstance(arg, TensorValue)]
-        if len({id(value) for value in inputs}) < len(inputs):
-            raise unsupported_call(self.what, "gets one tensor twice")
         written: set[fx.Node] = set()
         what = f"forward() of {self.what}"
         with graph.body(what, tr.root_step, may_write=written) as body, torch.no_grad():
@@ -314,6 +312,8 @@ class _Call:
     def _dirty_arguments(self, results: list[TensorValue]) -> list[TensorValue]:
         """The arguments that forward has said to have changed in place, which are among its results then."""
         dirty = [value for value in self.ctx.dirty if isinstance(value, TensorValue)]
+        if any(sum(value is arg for arg in self.args) > 1 for value in dirty):
+            raise unsupported_call(self.what, "changes a tensor in place and gets one twice")
         for value in dirty:
             if not all(any(value is other for other in others) for others in (self.args, results)):
                 raise unsupported_call(self.what, "marks as dirty what is not both an argument and a result")
@@ -362,8 +362,9 @@ class _Call:
     def _source(self, name: str) -> Source:
         return AttrSource(self.tr.anchor(self.cls.cls), name)
 
-    def _places(self, found: list[Value]) -> list[int | None]:
-        """For each tensor among the arguments, which of the tensors in `found` is its gradient."""
+    def _places(self, found: list[Value]) -> list[tuple[int, ...]]:
+        """For each tensor among the arguments, which of the tensors in `found` are its gradient: none, one, or several
+        to be added, where it is given more than once."""
         is_tensor = [isinstance(value, TensorValue) for value in found]
         is_none = [isinstance(value, ConstantValue) and value.value is None for value in found]
         for place, (tensor, none) in enumerate(zip(is_tensor, is_none, strict=True)):
@@ -372,11 +373,12 @@ class _Call:
                 raise unsupported_call(self.what, "has a backward() with a gradient for something that needs none")
         if len(found) < len(self.args):
             raise unsupported_call(self.what, "has a backward() that returns too few gradients")
-        return [
-            sum(is_tensor[:place]) if is_tensor[place] else None
-            for place, arg in enumerate(self.args)
-            if isinstance(arg, TensorValue)
-        ]
+        result: dict[int, tuple[int, ...]] = {}
+        for place, arg in enumerate(self.args):
+            if isinstance(arg, TensorValue):
+                here = (sum(is_tensor[:place]),) if is_tensor[place] else ()
+                result[id(arg)] = result.get(id(arg), ()) + here
+        return list(result.values())
 
 
 def _reads_state(guard: kinds.Guard) -> bool:
@@ -396,10 +398,10 @@ class _Forward:
 
 @dataclass
 class _Backward:
-    """The body of backward, for which results it has gradients, its outputs, and which of them belongs to each tensor
+    """The body of backward, for which results it has gradients, its outputs, and which of them belong to each tensor
     among forward's arguments."""
 
     body: Body
     given: tuple[bool, ...]
     outputs: list[fx.Node]
-    gradients: list[int | None]
+    gradients: list[tuple[int, ...]]
