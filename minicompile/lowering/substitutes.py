@@ -2,7 +2,8 @@
 
 In: calls of the torch-level graph. Out: the function to call instead. Some look at the values of a tensor only to check
 them: the check stays, as a checked index, which makes the kernel refuse its inputs, after which eager raises. Some
-choose a slow way for layouts that a cheap copy mends.
+choose a slow way for layouts that a cheap copy mends. Some have a backward that asks for the values, and another one
+for tensors without; which is chosen shows in the results.
 """
 
 from __future__ import annotations
@@ -40,8 +41,51 @@ def _quantile(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
     return quantile
 
 
+def prod(x: torch.Tensor, dim: int | None = None, keepdim: bool = False, **options: Any) -> torch.Tensor:
+    """`torch.prod`, with eager's backward: see `_Product`."""
+    place = () if dim is None else (dim, keepdim)
+    is_transformed = torch._C._functorch.peek_interpreter_stack() is not None  # torch.func has no rule for a `_Product`
+    is_recorded = x.requires_grad and torch.is_grad_enabled() and not is_transformed
+    if not (is_recorded and x.dim() and x.numel()) or "out" in options:
+        return torch.prod(x, *place, **options)
+    dtype = options.get("dtype")
+    wide = x if dtype is None else x.to(dtype)
+    if dim is None:
+        return _Product.apply(wide.reshape(-1), 0, 1).reshape(())
+    product = _Product.apply(wide, dim, None)
+    return product if keepdim else product.squeeze(dim)
+
+
+class _Product(torch.autograd.Function):
+    """A product along a dimension, which it keeps. Backward divides, unless the tensor holds a zero: then each element
+    gets the product of those before and behind it; or nothing, where there are more zeros than `most_zeros`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, most_zeros: int | None) -> torch.Tensor:
+        product = x.prod(dim, True)
+        ctx.save_for_backward(x, product)
+        ctx.dim, ctx.most_zeros = dim, most_zeros
+        return product
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, None, None]:
+        (gradient,), (x, product) = gradients, ctx.saved_tensors
+        zeros = (x == 0).sum()
+        others = _before(x, ctx.dim) * _before(x.flip(ctx.dim), ctx.dim).flip(ctx.dim)
+        found = torch.where(zeros == 0, gradient * (product / x).conj(), gradient * others.conj())
+        return (found if ctx.most_zeros is None else torch.where(zeros > ctx.most_zeros, 0, found)), None, None
+
+
+def _before(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The products of what is before each element."""
+    shifted = torch.cat([torch.ones_like(x.narrow(dim, 0, 1)), x.narrow(dim, 0, x.shape[dim] - 1)], dim)
+    return shifted.cumprod(dim)
+
+
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot,
+    torch.prod: prod,
+    torch.Tensor.prod: prod,
     torch.nn.functional.scaled_dot_product_attention: scaled_dot_product_attention,
     **{
         getattr(owner, name): _quantile(getattr(torch, name))

@@ -4,6 +4,7 @@ parameters, recurrent layers."""
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import minicompile
 from minicompile.config import config
 
-from .support import assert_gradients, compiled_graph, train_alike
+from .support import assert_gradients, check, compiled_graph, leaf, train_alike
 
 F = nn.functional
 
@@ -225,3 +226,23 @@ def test_a_whole_training_step() -> None:
         torch.testing.assert_close(compiled(x), step(x))
     for one, other in zip(ours.parameters(), eager.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("rows", [
+    [[1.0, 2.0], [3.0, 4.0]], [[0.0, 2.0], [3.0, math.nan]], [[math.nan, 2.0], [3.0, 4.0]],
+    [[0.0, 0.0], [3.0, math.nan]], [[0.0, math.inf], [3.0, 0.0]], [[0.0, 5.0], [3.0, 2.0]],
+])  # fmt: skip
+@pytest.mark.parametrize("function", [
+    lambda x: x.prod(), lambda x: torch.prod(x, dim=1), lambda x: x.prod(-2, keepdim=True),
+    lambda x: torch.prod(x, dtype=torch.float64), lambda x: x[:, :1].prod(1).exp(),
+])  # fmt: skip
+def test_gradients_of_products_at_zeros_and_nan(function, rows) -> None:
+    x = torch.tensor(rows, requires_grad=True)
+    compiled = minicompile.compile(function, fullgraph=True)
+    with config.patch(strict=True):
+        ours, theirs = (torch.autograd.grad(run(x).sum(), x)[0] for run in (compiled, function))
+    torch.testing.assert_close(ours, theirs, equal_nan=True, check_stride=True)
+
+
+def test_a_product_of_any_size_has_a_gradient() -> None:
+    check(lambda x: (x.prod(0), x[0].prod()), leaf(4, 3), dynamic=True)
