@@ -46,29 +46,36 @@ def plan_memory(
     `reusable`: nodes whose memory came from an allocation of ours. `may_overwrite(unit, dying, stored)`: whether a unit
     may store a node over one that it reads for the last time.
     """
-    last: dict[Node, int] = {}
-    for i, (written, read) in enumerate(zip(stores, reads, strict=True)):
-        last.update({node: i for node in (*written, *read)})
-    plan = MemoryPlan(dies=[[] for _ in stores])
-    for node, i in last.items():
-        if node not in alive_to_the_end:
-            plan.dies[i].append(node)
+    plan = MemoryPlan(dies=_dying(stores, reads, alive_to_the_end))
     free: dict[tuple[object, ...], list[Node]] = {}
     for i, written in enumerate(stores):
-        dying = [node for node in plan.dies[i] if node in reusable and node not in written]
-        for node in written:
-            if node not in reusable:
-                continue
-            same = [d for d in dying if _size(d) == _size(node) and may_overwrite(i, d, node)]
+        ours = [node for node in written if node in reusable]
+        left = [node for node in plan.dies[i] if node in reusable and node not in written]
+        for node in ours:
+            same = [dying for dying in left if _size(dying) == _size(node) and may_overwrite(i, dying, node)]
             if same:
                 plan.reuse[node] = same[0]
-                dying.remove(same[0])
+                left.remove(same[0])
             elif free.get(_size(node)):
                 plan.reuse[node] = free[_size(node)].pop()
         for node in plan.dies[i]:
-            if node in dying or node in written and node in reusable:
+            if node in left or node in ours:  # not what was stored over just now
                 free.setdefault(_size(node), []).append(node)
     return plan
+
+
+def _dying(
+    stores: Sequence[Sequence[Node]], reads: Sequence[Collection[Node]], alive_to_the_end: Collection[Node]
+) -> list[list[Node]]:
+    """For each unit, the nodes that it is the last to write or read."""
+    last: dict[Node, int] = {}
+    for i, (written, read) in enumerate(zip(stores, reads, strict=True)):
+        last.update({node: i for node in (*written, *read)})
+    dies: list[list[Node]] = [[] for _ in stores]
+    for node, i in last.items():
+        if node not in alive_to_the_end:
+            dies[i].append(node)
+    return dies
 
 
 def lives(plan: MemoryPlan, stores: Sequence[Sequence[Node]], ours: Collection[Node]) -> dict[Node, tuple[int, int]]:

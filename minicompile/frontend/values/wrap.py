@@ -85,36 +85,7 @@ def wrap(tr: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _maker(obj: Any) -> Maker:
-    made = _BY_TYPE.get(type(obj))
-    if made is not None:
-        return made
-    if isinstance(obj, type):
-        return _class
-    if is_traceable(obj):
-        return _tensor
-    if is_annotation(obj):
-        return _annotation
-    if type(obj).__module__ == "numpy":
-        return _numpy
-    if is_generator(obj):
-        return _opaque
-    if isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch":
-        return _module  # torch.backends: a module with properties
-    if isinstance(obj, torch.jit.ScriptFunction) and script_original(obj) is not None:
-        return _scripted
-    if getattr(type(obj), "__minicompile_compiled__", None) is True:
-        return _compiled
-    if isinstance(obj, torch.nn.Module):
-        return make_module
-    if _is_callable_constant(obj):
-        return _callable
-    if is_namedtuple(type(obj)):
-        return _sequence
-    if _is_plain_object(type(obj)):
-        return _object
-    if native_base(type(obj)) is not None:
-        return outside_subclass
-    return _opaque
+    return _BY_TYPE.get(type(obj)) or next((make for holds, make in _BY_PROPERTY if holds(obj)), _opaque)
 
 
 def _constant(tr: Tracer, obj: Any, source: Source) -> Value:
@@ -262,6 +233,11 @@ def _method_wrapper(tr: Tracer, obj: types.MethodWrapperType, source: Source) ->
     return _callable(tr, obj, source) if is_known else _opaque(tr, obj, source)
 
 
+def _is_torchs_module(obj: Any) -> bool:
+    """torch.backends: a module with properties, by a class of its own."""
+    return isinstance(obj, types.ModuleType) and type(obj).__module__.split(".")[0] == "torch"
+
+
 def _is_callable_constant(obj: Any) -> bool:
     return has_rule(obj) or is_torch_function(obj) or numpy_name(obj) is not None or isinstance(obj, CustomOpDef)
 
@@ -401,3 +377,20 @@ _BY_TYPE: dict[type, Maker] = {
     **dict.fromkeys(KINDS, _real_iterator),
     **dict.fromkeys(GETTERS, _getter),
 }
+
+_BY_PROPERTY: tuple[tuple[Callable[[Any], bool], Maker], ...] = (
+    (lambda obj: isinstance(obj, type), _class),
+    (is_traceable, _tensor),
+    (is_annotation, _annotation),
+    (lambda obj: type(obj).__module__ == "numpy", _numpy),
+    (is_generator, _opaque),
+    (_is_torchs_module, _module),
+    (lambda obj: isinstance(obj, torch.jit.ScriptFunction) and script_original(obj) is not None, _scripted),
+    (lambda obj: getattr(type(obj), "__minicompile_compiled__", None) is True, _compiled),
+    (lambda obj: isinstance(obj, torch.nn.Module), make_module),
+    (_is_callable_constant, _callable),
+    (lambda obj: is_namedtuple(type(obj)), _sequence),
+    (lambda obj: _is_plain_object(type(obj)), _object),
+    (lambda obj: native_base(type(obj)) is not None, outside_subclass),
+)
+"""For objects whose type is not in the table above; the first that holds decides."""
