@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .torch_compat import quiet_size_arithmetic
+
 
 def symbol_hint(shape_env: Any, symbol: Any) -> int | float | None:
     """The value that a size symbol had when it was made; None for one that stands for data (`backed_var_to_val` was
@@ -143,10 +145,11 @@ def _answer(condition: Any, sizes: dict[Any, int]) -> int | None:
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
     try:
-        if condition.is_Relational and condition.rel_op in ("==", "!="):
-            left, right = (sympy_interp(PythonReferenceAnalysis, sizes, side) for side in condition.args)
-            return (left > right) - (left < right)
-        return 1 if sympy_interp(PythonReferenceAnalysis, sizes, condition) else -1
+        with quiet_size_arithmetic():
+            if condition.is_Relational and condition.rel_op in ("==", "!="):
+                left, right = (sympy_interp(PythonReferenceAnalysis, sizes, side) for side in condition.args)
+                return (left > right) - (left < right)
+            return 1 if sympy_interp(PythonReferenceAnalysis, sizes, condition) else -1
     except (ArithmeticError, NotImplementedError, AssertionError):
         return None
 

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -18,10 +18,19 @@ from typing import Any, NamedTuple
 import torch
 
 
-@contextmanager
-def quiet_fake_tensors() -> Iterator[None]:
+def quiet_fake_tensors() -> AbstractContextManager[None]:
     """No log of every operation that a fake tensor refused: that is how tracing finds the user's mistakes."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
+    return _quiet("torch._subclasses.fake_tensor")
+
+
+def quiet_size_arithmetic() -> AbstractContextManager[None]:
+    """No log of sizes that an expression has no value for, where trying some is the point."""
+    return _quiet("torch.utils._sympy.interp")
+
+
+@contextmanager
+def _quiet(logger: str) -> Iterator[None]:
+    log = logging.getLogger(logger)
     before = log.disabled
     log.disabled = True
     try:
