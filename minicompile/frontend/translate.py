@@ -406,7 +406,10 @@ class Attempt:
         if not self.tr.graph.has_aliased_mutation:
             try:
                 with without_function_modes():
-                    record.compiled = backend(record.gm, record.example_inputs)
+                    compiled = backend(record.gm, record.example_inputs)
+                if not callable(compiled):
+                    raise TypeError(f"a backend returns what is called in the graph's place, not {compiled!r}")
+                record.compiled = compiled
             except Exception as error:
                 failure = error if isinstance(error, MinicompileError) else BackendError(_backend_name(backend), error)
                 if config.strict or self.segment.ctx.fullgraph:

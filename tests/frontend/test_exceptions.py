@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import minicompile
+from minicompile.config import config
 from minicompile.errors import BackendError
 
 pytestmark = pytest.mark.usefixtures("door")
@@ -166,8 +167,6 @@ def test_wrong_arguments_of_the_compiled_function() -> None:
 
 
 def test_a_failing_backend_falls_back_with_one_warning() -> None:
-    from minicompile.config import config
-
     def broken(gm: Any, example_inputs: Any) -> Any:
         raise RuntimeError("no kernel today")
 
@@ -177,6 +176,14 @@ def test_a_failing_backend_falls_back_with_one_warning() -> None:
     strict = minicompile.compile(lambda x: x + 1, backend=broken, fullgraph=True)
     with pytest.raises(BackendError, match="no kernel today"):
         strict(X)
+
+
+def test_a_backend_that_gives_nothing_to_call_has_failed() -> None:
+    compiled = minicompile.compile(lambda x: x + 1, backend=lambda gm, inputs: 5)
+    with config.patch(strict=False), pytest.warns(RuntimeWarning, match="returns what is called .*, not 5"):
+        assert torch.equal(compiled(X), X + 1)
+    with pytest.raises(BackendError, match="not None"):
+        minicompile.compile(lambda x: x + 1, backend=lambda gm, inputs: None, fullgraph=True)(X)
 
 
 EXTREMA_OF_NOTHING = {
