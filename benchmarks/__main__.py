@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     add_only(parser)
     parser.add_argument("--quick", action="store_true", help="a few rows, few rounds")
     parser.add_argument("--threads", type=int, help="torch's threads (default: as torch chooses)")
-    parser.add_argument("--rounds", type=int, help="how often each candidate takes its turn")
+    parser.add_argument("--rounds", type=int, help="turns of each candidate; twice as many in all but models")
     parser.add_argument("--no-inductor", action="store_true", help="leave torch.compile out")
     parser.add_argument("--warm", action="store_true", help="first results of new processes with warm caches, instead")
     parser.add_argument("--dynamic", action="store_true", help="kernels for all sizes beside those for one, instead")

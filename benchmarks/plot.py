@@ -27,7 +27,7 @@ def write_svg(results: Sequence[Result], path: Path) -> None:
     height = 0.8 / max(len(names), 1)
     for k, name in enumerate(names):
         measured = [(i, row) for i, row in enumerate(rows) if name in row.times]
-        speeds = [row.times[EAGER].median / row.times[name].median for _, row in measured]
+        speeds = [row.times[name].times_as_fast_as(row.times[EAGER]) for _, row in measured]
         places, lengths = [i + k * height for i, _ in measured], [min(speed, FARTHEST) for speed in speeds]
         spreads = [_spread(row, name, speed) for (_, row), speed in zip(measured, speeds, strict=True)]
         whiskers = {"elinewidth": 0.6, "ecolor": "#555555"}

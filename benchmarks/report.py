@@ -66,9 +66,10 @@ def to_bound(result: Result) -> float | None:
 
 def to_limit(result: Result) -> float | None:
     """minicompile's time as a multiple of the bandwidth bound or, if that is longer, of the same work in cache."""
-    if BOUND not in result.times or OURS not in result.times:
-        return None
-    return result.times[OURS].median / max(result.times[BOUND].median, result.work or 0.0)
+    bound = to_bound(result)
+    if bound is None or not result.work:
+        return bound
+    return min(bound, result.times[OURS].median / result.work)
 
 
 def error_ratio(result: Result) -> float | None:

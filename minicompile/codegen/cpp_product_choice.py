@@ -4,9 +4,9 @@ In: a product, this processor, `config.own_products`. Out: whether it becomes a 
 
 On AMD's processors with AVX2 loops of ours are faster than MKL's (two threads of a Zen 3, in turns, of MKL's time, rows
 × columns × terms: 512 × 3072 × 768 0.92, 256 × 768 × 3072 0.85, 64 × 768 × 768 0.78, 256 × 50257 × 768 0.53; `python -m
-benchmarks.products` measures it). On Intel's with AVX-512 they are not (0.98 to 1.15 of MKL's time), so that products
-stay calls there. Where the product is ours, the pointwise kernel that reads it is its epilogue: the result is not
-stored and loaded in between."""
+benchmarks.products` measures it). On Intel's with AVX-512 they are not (0.99 to 1.3 of whole models' time), so that
+products stay calls there. Where the product is ours, the pointwise kernel that reads it is its epilogue: the result is
+not stored and loaded in between."""
 
 from __future__ import annotations
 

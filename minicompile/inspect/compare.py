@@ -61,7 +61,7 @@ class Comparison:
 
     def ratio(self, name: str, base: str = EAGER) -> float:
         """How many times faster than `base`."""
-        return self.times[base].median / self.times[name].median
+        return self.times[name].times_as_fast_as(self.times[base])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""

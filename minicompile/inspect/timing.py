@@ -15,11 +15,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call: the median, and the first and third quartile over the rounds."""
+    """Seconds per call: the median, and the first and third quartile over the rounds.
+
+    `rounds`: of each round, in order; what was timed together has as many.
+    """
 
     median: float
     low: float
     high: float
+    rounds: tuple[float, ...] = ()
+
+    def times_as_fast_as(self, other: Timing) -> float:
+        """The median over the rounds of how many times as fast this was in each. What slows a machine down for some
+        rounds does so for both, while of two medians it may move one; that of all rounds where some are not known."""
+        if not self.rounds or len(self.rounds) != len(other.rounds):
+            return other.median / self.median
+        return statistics.median(theirs / own for own, theirs in zip(self.rounds, other.rounds, strict=True))
 
     def __str__(self) -> str:
         return f"{format_seconds(self.median)} ±{(self.high - self.low) / 2 / self.median:.0%}"
@@ -85,6 +96,6 @@ def interleaved(
 
 def _summary(values: list[float]) -> Timing:
     if len(values) < 2:
-        return Timing(values[0], values[0], values[0])
+        return Timing(values[0], values[0], values[0], tuple(values))
     low, _, high = statistics.quantiles(values, n=4)
-    return Timing(statistics.median(values), low, high)
+    return Timing(statistics.median(values), low, high, tuple(values))

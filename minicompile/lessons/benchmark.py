@@ -37,7 +37,7 @@ def main() -> None:
     begin(5, "benchmark run", "time eager and compiled over batch sizes, warmed up, by medians; is there a break-even?")
     print(f"{'batch':>8}{'eager':>18}{'compiled':>18}{'speed-up':>10}")
     for batch, times in run().items():
-        ratio = times["eager"].median / times["compiled"].median
+        ratio = times["compiled"].times_as_fast_as(times["eager"])
         print(f"{batch:>8}{times['eager']!s:>18}{times['compiled']!s:>18}{ratio:>9.2f}x")
     question(
         "why does the speed-up change with the batch size?",
