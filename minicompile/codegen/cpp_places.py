@@ -26,6 +26,7 @@ BLOCK = 256
 """Elements of a block: rows of 4096 take 0.95 to 0.98 of the time of blocks of 512, of which more is searched."""
 
 NOWHERE = "0x7fffffff"
+"""Further than any place in a block."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Extremum(Accumulator):
         return f"{super().declare_total()} int64_t {self.place} = 0;"
 
     def join(self, part: str) -> str:
+        """`begin` is the block's, in the loop over blocks (cpp_rows.py)."""
         beaten = f"!({part} {'<=' if self.kind == 'amax' else '>='} {self.total}) & ({self.total} == {self.total})"
         return f"if ({beaten}) {{ {self.total} = {part}; {self.place} = begin; }}"
 
