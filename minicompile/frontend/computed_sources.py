@@ -64,26 +64,15 @@ class StorageOffsetSource(Source):
 
 
 @source_class
-class FromNumpySource(Source):
-    """The tensor over the memory of the NumPy array in `base`."""
+class HelperSource(Source):
+    """The tensor that a helper (helpers.py) makes of what stands in `base`, over the same memory: of a NumPy array, or
+    a plain one of a tensor of a class of the program's."""
 
     base: Source
+    helper: str
 
     def expr_over(self, base: str) -> str:
-        return f"__from_numpy__({base})"
-
-    def path(self) -> str:
-        return self.base.path()
-
-
-@source_class
-class PlainTensorSource(Source):
-    """The tensor in `base`, of a class of the program's, as a plain one over the same memory."""
-
-    base: Source
-
-    def expr_over(self, base: str) -> str:
-        return f"__plain_tensor__({base})"
+        return f"{self.helper}({base})"
 
     def path(self) -> str:
         return self.base.path()

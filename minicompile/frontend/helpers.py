@@ -34,13 +34,12 @@ def contents_of(container: Any) -> Any:
 
 
 def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of a class of the program's as one of torch's own: a view of it."""
-    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
-        return torch.Tensor.as_subclass(tensor, torch.Tensor)
+    """A tensor of a class of the program's as one of torch's own."""
+    return as_tensor_class(tensor, torch.Tensor)
 
 
 def as_tensor_class(tensor: torch.Tensor, cls: type) -> torch.Tensor:
-    """The reverse."""
+    """A tensor as one of a class: a view of it."""
     with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
         return torch.Tensor.as_subclass(tensor, cls)
 

@@ -413,8 +413,7 @@ class Tracer:
             made = made_with_gradients(self, target, args, kwargs) if "requires_grad" in kwargs else None
             return made or self.graph.call(self, target, args, kwargs)
 
-        answer = answered(self, target, args, kwargs, run)
-        return answer if answer is not None else run()
+        return answered(self, target, args, kwargs, run)
 
     def set_grad_mode(self, mode: bool) -> None:
         """Grad mode from here on, in the graph and while tracing."""

@@ -23,7 +23,7 @@ from ...guards.kinds import ConstantGuard
 from ...numpy_calls import numpy_function, numpy_method
 from ...torch_compat import storage_id
 from ..breaks import Break, BreakKind, unsupported_call
-from ..computed_sources import FromNumpySource
+from ..computed_sources import HelperSource
 from ..sources import AttrSource
 from .base import Args, Kwargs, NotConstant, Value, fail
 from .classes import ClassValue
@@ -188,7 +188,7 @@ def outside_array(tr: Tracer, obj: Any, source: Source) -> Value | None:
         return None
     tr.guard_type(source, obj)
     tr.guard(ConstantGuard(AttrSource(AttrSource(source, "flags"), "writeable"), True))
-    value = tr.graph.tensor_input(tr, tensor, FromNumpySource(source))
+    value = tr.graph.tensor_input(tr, tensor, HelperSource(source, "__from_numpy__"))
     return ArrayValue(value, source=source)
 
 
@@ -199,7 +199,7 @@ def drawn_array(tr: Tracer, array: Any, source: Source) -> Value | None:
             tensor = torch.from_numpy(array)
     except TypeError:
         return None
-    return ArrayValue(tr.graph.drawn_input(tr, tensor, FromNumpySource(source)), source=source)
+    return ArrayValue(tr.graph.drawn_input(tr, tensor, HelperSource(source, "__from_numpy__")), source=source)
 
 
 def of_tensor(tr: Tracer, tensor: TensorValue) -> Value:

@@ -29,7 +29,7 @@ from .callables import RULES, Rule, class_object, rule
 from .computed import call_computed
 from .constant import ConstantValue, OpenValue, SymIntValue, specialized
 from .data_floats import call_data_float
-from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue
+from .iterators import EnumerateValue, FilterValue, IteratorValue, MapValue, ReversedValue, ZipValue, steps
 from .objects import ObjectValue, is_open_class
 from .protocols import conforms, is_checked_protocol
 
@@ -283,8 +283,7 @@ def _all(tr: Tracer, value: Value) -> list[Value]:
 
 def each(tr: Tracer, iterable: Value) -> Iterator[Value]:
     """The elements of an iterable, each asked for when its predecessor has been dealt with, as Python does."""
-    iterator = _iter(tr, iterable)
-    while (item := iterator.next(tr)) is not None:
+    for item in steps(tr, _iter(tr, iterable)):
         yield item.realize(tr)
 
 

@@ -54,10 +54,11 @@ def one_by_one(tr: Tracer, value: Value) -> Iterable[Value]:
     """The elements. What computes them is asked for each when it is needed: its code may look at what is filled with
     them, and may raise in between."""
     value = value.realize(tr)
-    return _steps(tr, value.iterator(tr).realize(tr)) if value.computes_elements else value.items(tr)
+    return steps(tr, value.iterator(tr).realize(tr)) if value.computes_elements else value.items(tr)
 
 
-def _steps(tr: Tracer, iterator: Value) -> Iterable[Value]:
+def steps(tr: Tracer, iterator: Value) -> Iterable[Value]:
+    """What an iterator still has, each asked for when its predecessor has been dealt with."""
     while (item := iterator.next(tr)) is not None:
         yield item
 

@@ -249,11 +249,7 @@ def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: K
     """`owner.name(*args, **kwargs)`."""
     from .tensor_subclasses import answered
 
-    def run() -> Value:
-        return _call_method(tr, owner, name, args, kwargs)
-
-    answer = answered(tr, name, [owner, *args], kwargs, run)
-    return answer if answer is not None else run()
+    return answered(tr, name, [owner, *args], kwargs, lambda: _call_method(tr, owner, name, args, kwargs))
 
 
 def _call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:

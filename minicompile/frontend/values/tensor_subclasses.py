@@ -20,7 +20,7 @@ from torch.overrides import get_default_nowrap_functions
 from ...guards.kinds import ConstantGuard, InstanceAttrAbsentGuard
 from ..breaks import Restart, unsupported, unsupported_call
 from ..class_lookup import MISSING, static_lookup
-from ..computed_sources import CallSource, PlainTensorSource
+from ..computed_sources import CallSource, HelperSource
 from ..helpers import as_tensor_class
 from ..sources import AttrSource
 from .base import Args, Kwargs, Value, fail
@@ -80,7 +80,7 @@ class TensorSubclassValue(TensorValue):
     @property
     def graph_source(self) -> Source | None:
         is_silent = self.cls.__torch_function__ is _SILENT
-        return self.source if self.source is None or is_silent else PlainTensorSource(self.source)
+        return self.source if self.source is None or is_silent else HelperSource(self.source, "__plain_tensor__")
 
     # ---- attributes ----
 
@@ -113,8 +113,7 @@ class TensorSubclassValue(TensorValue):
         is_data = name not in self.attributes and hasattr(static_lookup(torch.Tensor, name), "__set__")
         if not is_data or name == "__class__":
             return super().getattr(tr, name)
-        found = overridden(tr, lambda: getter, lambda: super(TensorSubclassValue, self).getattr(tr, name), [self], {})
-        return found if found is not None else super().getattr(tr, name)
+        return overridden(tr, lambda: getter, lambda: super(TensorSubclassValue, self).getattr(tr, name), [self], {})
 
     def has_attr(self, tr: Tracer, name: str) -> bool:
         return self._own_raw(tr, name) is not MISSING or super().has_attr(tr, name)
@@ -140,32 +139,35 @@ class TensorSubclassValue(TensorValue):
 
     # ---- the special methods that no function of torch stands for ----
 
-    def _special(self, tr: Tracer, name: str, *args: Value) -> Value | None:
-        """What a special method of the program's, or `__torch_function__` for torch's, gives; None for neither."""
-        if self._own_raw(tr, name) is not MISSING:
-            return self.getattr(tr, name).realize(tr).call(tr, list(args), {}).realize(tr)
-        if static_lookup(self.cls, "__torch_function__") is MISSING or not _answers(tr, self):
+    def _own_special(self, tr: Tracer, name: str, *args: Value) -> Value | None:
+        """What a special method of the program's gives; None where there is none."""
+        if self._own_raw(tr, name) is MISSING:
             return None
-        raise self.cannot(f"calling {name}, of which __torch_function__ hears,")
+        return self.getattr(tr, name).realize(tr).call(tr, list(args), {}).realize(tr)
+
+    def _special(self, tr: Tracer, name: str, *args: Value) -> Value | None:
+        """The same, where torch's would be heard of by `__torch_function__`, which is not traced."""
+        found = self._own_special(tr, name, *args)
+        if found is None and static_lookup(self.cls, "__torch_function__") is not MISSING and _answers(tr, self):
+            raise self.cannot(f"calling {name}, of which __torch_function__ hears,")
+        return found
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         plain = super().getitem
-        found = self._special(tr, "__getitem__", key) if self._own_raw(tr, "__getitem__") is not MISSING else None
-        found = found or overridden(tr, lambda: torch.Tensor.__getitem__, lambda: plain(tr, key), [self, key], {})
-        return found if found is not None else plain(tr, key)
+        own = self._own_special(tr, "__getitem__", key)
+        if own is not None:
+            return own
+        return overridden(tr, lambda: torch.Tensor.__getitem__, lambda: plain(tr, key), [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         plain = super().setitem
-        if self._own_raw(tr, "__setitem__") is not MISSING:
-            self._special(tr, "__setitem__", key, value)
-            return
 
         def put() -> Value:
             plain(tr, key, value)
             return ConstantValue(None)
 
-        if overridden(tr, lambda: torch.Tensor.__setitem__, put, [self, key, value], {}) is None:
-            put()
+        if self._own_special(tr, "__setitem__", key, value) is None:
+            overridden(tr, lambda: torch.Tensor.__setitem__, put, [self, key, value], {})
 
     def length(self, tr: Tracer) -> int:
         found = self._special(tr, "__len__")
@@ -223,13 +225,11 @@ def _answers(tr: Tracer, value: TensorSubclassValue) -> bool:
 
 def overridden(
     tr: Tracer, function: Callable[[], Any], run: Callable[[], Value], args: Args, kwargs: Kwargs
-) -> Value | None:
-    """What the operands' classes make of a call of torch; None if none has a say. `run`: the call itself."""
-    if tr.is_silent:
-        return None
-    found = dict(_overriders(tr, args, kwargs))
+) -> Value:
+    """What the operands' classes make of a call of torch; what `run`, the call itself, gives if none has a say."""
+    found = {} if tr.is_silent else dict(_overriders(tr, args, kwargs))
     if not found or function() is torch.Tensor.as_subclass:  # of which no class hears
-        return None
+        return run()
     order: list[type] = []
     for cls in found:  # subclasses come before their bases
         place = next((i for i, other in enumerate(order) if cls is not other and issubclass(cls, other)), len(order))
@@ -433,8 +433,8 @@ _NAMES = {
 """Operator → the method of Tensor that `__torch_function__` hears of, for a tensor on the left and on the right."""
 
 
-def answered(tr: Tracer, target: Any, args: Args, kwargs: Kwargs, run: Callable[[], Value]) -> Value | None:
-    """What the operands' classes make of a node of the graph."""
+def answered(tr: Tracer, target: Any, args: Args, kwargs: Kwargs, run: Callable[[], Value]) -> Value:
+    """What the operands' classes make of a node of the graph, which `run` makes if none has a say."""
     if isinstance(target, str):
         return overridden(tr, lambda: getattr(torch.Tensor, target), run, args, kwargs)
     if getattr(target, "__module__", None) != "_operator":

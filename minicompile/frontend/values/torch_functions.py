@@ -119,11 +119,7 @@ def call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
     """Call a torch function: as its operands' classes say, a Tensor method's rules, or as a node."""
     from .tensor_subclasses import answered
 
-    def run() -> Value:
-        return _call_torch(tr, fn, args, kwargs)
-
-    answer = answered(tr, fn, args, kwargs, run)
-    return answer if answer is not None else run()
+    return answered(tr, fn, args, kwargs, lambda: _call_torch(tr, fn, args, kwargs))
 
 
 def _call_torch(tr: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value:
