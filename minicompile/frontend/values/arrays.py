@@ -25,7 +25,7 @@ from ...torch_compat import storage_id
 from ..breaks import Break, BreakKind, unsupported_call
 from ..computed_sources import HelperSource
 from ..sources import AttrSource
-from .base import Args, Kwargs, NotConstant, Value, fail
+from .base import Args, BoundMethod, Kwargs, NotConstant, Value, fail
 from .classes import ClassValue
 from .constant import ConstantValue
 from .containers import SequenceValue, SliceValue
@@ -159,19 +159,14 @@ class ArrayValue(Value):
         return f"{text}[()]" if self.is_scalar else text
 
 
-class _ArrayMethod(Value):
-    def __init__(self, owner: ArrayValue, name: str) -> None:
-        self.owner = owner
-        self.name = name
+class _ArrayMethod(BoundMethod):
+    owner: ArrayValue
 
     def python_type(self) -> type:
         return types.BuiltinFunctionType
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return _method(tr, self.owner, self.name, args, kwargs)
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.name}"
 
 
 # ---- between tensors and arrays ----

@@ -10,6 +10,7 @@ costs no guard.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -208,6 +209,20 @@ class OpaqueValue(Value):
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise unsupported_call(_callable_name(self.obj))
+
+
+class BoundMethod(Value):
+    """A method of an object whose value is known, bound to it; subclasses say what calling it is."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def build(self, glue: Glue) -> str:
+        return f"{glue.ref(self.owner)}.{self.name}"
 
 
 def _callable_name(obj: Any) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import UserError
-from .base import Args, Kwargs, Value
+from .base import Args, BoundMethod, Kwargs, Value
 from .callables import rule
 from .constant import ConstantValue
 from .generators import GeneratorValue
@@ -83,17 +83,11 @@ class TorchContextValue(Value):
         return DecoratedValue(self, args[0])
 
 
-class ManagerMethod(Value):
+class ManagerMethod(BoundMethod):
     """`__enter__` or `__exit__` of a manager, bound."""
 
     NAMES = ("__enter__", "__exit__")
-
-    def __init__(self, owner: TorchContextValue, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return types.MethodType
+    owner: TorchContextValue
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         tr.changed()
@@ -104,9 +98,6 @@ class ManagerMethod(Value):
             raise self.owner.cannot("leaving, without having been entered here,")
         leave, self.owner.exits = self.owner.exits[-1], self.owner.exits[:-1]
         return leave.call(tr, [], {})
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.name}"
 
 
 def manager_method(tr: Tracer, fn: FunctionValue, args: Args) -> ManagerMethod | None:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import unsupported_call
-from .base import Args, Kwargs, Value
+from .base import Args, BoundMethod, Kwargs, Value
 
 if TYPE_CHECKING:
-    from ..glue import Glue
     from ..tracer import Tracer
 
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -32,13 +31,12 @@ def foreign_method(owner: Value, obj: Any, name: str) -> ForeignMethod | None:
     return ForeignMethod(owner, obj, name) if name not in getattr(obj, "__dict__", ()) else None
 
 
-class ForeignMethod(Value):
+class ForeignMethod(BoundMethod):
     """The method, bound to `owner`, whose real object is `obj`."""
 
     def __init__(self, owner: Value, obj: Any, name: str) -> None:
-        self.owner = owner
+        super().__init__(owner, name)
         self.obj = obj
-        self.name = name
 
     def python_type(self) -> type[Any]:
         return type(getattr(self.obj, self.name))
@@ -51,6 +49,3 @@ class ForeignMethod(Value):
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise unsupported_call(f"{self.describe()}()")
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.name}"

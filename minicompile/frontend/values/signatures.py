@@ -7,12 +7,11 @@ and the function that calling it would bind, so nothing is guarded that a call o
 from __future__ import annotations
 
 import inspect
-import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import unsupported_call
 from ..sources import AttrSource, ItemSource
-from .base import Args, Kwargs, Lazy, Value, fail
+from .base import Args, BoundMethod, Kwargs, Lazy, Value, fail
 from .callables import rule
 from .constant import ConstantValue
 from .containers import DictValue, SequenceValue
@@ -88,15 +87,10 @@ class ParameterValue(Value):
         return f"{glue.ref(self.signature)}.parameters[{self.name!r}]"
 
 
-class _BindMethod(Value):
+class _BindMethod(BoundMethod):
     """`bind` or `bind_partial`, of a signature."""
 
-    def __init__(self, owner: SignatureValue, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return types.MethodType
+    owner: SignatureValue
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         try:
@@ -105,9 +99,6 @@ class _BindMethod(Value):
             fail(error, is_exact=True)
         tr.changed()
         return BoundArgumentsValue(self.owner, {name: _value_of(part) for name, part in bound.arguments.items()})
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.name}"
 
 
 def _value_of(part: Any) -> Value:
@@ -134,7 +125,7 @@ class BoundArgumentsValue(Value):
         if name in ("arguments", "signature"):
             return getattr(self, name)  # type: ignore[no-any-return]
         if name == "apply_defaults":
-            return _ApplyDefaults(self)
+            return _ApplyDefaults(self, name)
         if name == "args":
             return SequenceValue(tuple, list(self._real(tr).args))
         return DictValue(dict, dict(self._real(tr).kwargs)) if name == "kwargs" else super().getattr(tr, name)
@@ -167,21 +158,14 @@ class BoundArgumentsValue(Value):
         return f"{glue.keep(inspect.BoundArguments)}({glue.ref(self.signature)}, {glue.ref(self.arguments)})"
 
 
-class _ApplyDefaults(Value):
-    """`apply_defaults`, bound."""
+class _ApplyDefaults(BoundMethod):
+    """`apply_defaults`, of bound arguments."""
 
-    def __init__(self, owner: BoundArgumentsValue) -> None:
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return types.MethodType
+    owner: BoundArgumentsValue
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         self.owner.apply_defaults(tr)
         return ConstantValue(None)
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.apply_defaults"
 
 
 def outside_signature(tr: Tracer, obj: inspect.Signature, source: Source) -> Value:

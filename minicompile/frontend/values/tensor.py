@@ -17,7 +17,7 @@ from ...guards.kinds import AttrPresenceGuard, ConstantGuard
 from ..breaks import Break, BreakKind, UserError, unsupported_call
 from ..computed_sources import CallSource
 from ..sources import AttrSource
-from .base import Args, Kwargs, Lazy, NotConstant, Value, fail
+from .base import Args, BoundMethod, Kwargs, Lazy, NotConstant, Value, fail
 from .constant import ConstantValue
 from .containers import SequenceValue
 from .functions import MethodValue
@@ -225,12 +225,10 @@ class TensorValue(Value):
         return made
 
 
-class TensorMethod(Value):
+class TensorMethod(BoundMethod):
     """A method of a tensor, bound."""
 
-    def __init__(self, owner: TensorValue, name: str) -> None:
-        self.owner = owner
-        self.name = name
+    owner: TensorValue
 
     def python_type(self) -> type:
         return type(torch.zeros(()).add)
@@ -240,9 +238,6 @@ class TensorMethod(Value):
 
     def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return call_method(tr, self.owner, self.name, args, kwargs)
-
-    def build(self, glue: Glue) -> str:
-        return f"{glue.ref(self.owner)}.{self.name}"
 
 
 def call_method(tr: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
