@@ -53,9 +53,8 @@ def make_shape_env(scalars: bool, sizes: bool) -> Any:
 
 @functools.cache
 def _shape_env_class() -> Any:
-    import sympy
     from sympy.logic.boolalg import Boolean
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv, canonicalize_bool_expr, free_unbacked_symbols
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
     from torch.utils._sympy.functions import Max
 
     class HonestShapeEnv(ShapeEnv):
@@ -87,23 +86,11 @@ def _shape_env_class() -> Any:
             is looked for where two sizes give two answers."""
             if not any(options.values()) and isinstance(expr, Boolean):
                 condition = self.replace(expr)
-                if _varies(condition, self._ranges_of(condition)) and not self._is_axiom(condition, **options):
+                if _varies(condition, _ranges_of(self, condition)) and not _is_axiom(self, condition, **options):
                     return None
             return super()._maybe_evaluate_static(expr, **options)
 
         functools.update_wrapper(_maybe_evaluate_static, ShapeEnv._maybe_evaluate_static)  # its cache's methods, too
-
-        def _ranges_of(self, expr: Any) -> list[tuple[Any, Any]]:
-            """The symbols and their ranges; none, where one is no size of an input."""
-            symbols = sorted(expr.free_symbols, key=str)
-            if not all(symbol in self.backed_var_to_val and self.var_to_range[symbol].is_int for symbol in symbols):
-                return []
-            return [(symbol, self.var_to_range[symbol]) for symbol in symbols]
-
-        def _is_axiom(self, condition: Any, axioms: Any = None, **options: Any) -> bool:
-            """Whether it is known, although it does not follow from the ranges."""
-            known = self.axioms if axioms is None else {}
-            return bool(canonicalize_bool_expr(self.simplify(condition)).xreplace(known) in (sympy.true, sympy.false))
 
         def _without_maxima(self, expr: Any) -> Any:
             """The answer for sizes that are not 0, where that makes one: `max(1, n)`, as strides are made, is n."""
@@ -114,6 +101,23 @@ def _shape_env_class() -> Any:
             return self._maybe_evaluate_static(expr.xreplace(sizes))
 
     return HonestShapeEnv
+
+
+def _ranges_of(shape_env: Any, expr: Any) -> list[tuple[Any, Any]]:
+    """The symbols and their ranges; none, where one is no size of an input."""
+    symbols = sorted(expr.free_symbols, key=str)
+    if not all(symbol in shape_env.backed_var_to_val and shape_env.var_to_range[symbol].is_int for symbol in symbols):
+        return []
+    return [(symbol, shape_env.var_to_range[symbol]) for symbol in symbols]
+
+
+def _is_axiom(shape_env: Any, condition: Any, axioms: Any = None, **options: Any) -> bool:
+    """Whether it is known, although it does not follow from the ranges."""
+    import sympy
+    from torch.fx.experimental.symbolic_shapes import canonicalize_bool_expr
+
+    known = shape_env.axioms if axioms is None else {}
+    return bool(canonicalize_bool_expr(shape_env.simplify(condition)).xreplace(known) in (sympy.true, sympy.false))
 
 
 def _varies(condition: Any, ranges: list[tuple[Any, Any]]) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.symbols import dim_text
 from .cpp_reduce import Accumulator
-from .kernel_ir import Axis, Value
+from .kernel_ir import Axis, Value, sinks
 
 if TYPE_CHECKING:
     from .cpp_rows import RowPrinter
@@ -65,8 +65,7 @@ def places(rows: RowPrinter) -> dict[int, Place]:
 
 
 def _place(rows: RowPrinter, k: int) -> Place | None:
-    here, there = ([value for value in loop if value.op in ("reduce", "scan", "store")]
-                   for loop in rows.stages.loops[k : k + 2])
+    here, there = map(sinks, rows.stages.loops[k : k + 2])
     if k + 1 in rows.stages.kept.values() or len(there) != 1:
         return None
     is_there = _sought(there[0], rows.inner[0])

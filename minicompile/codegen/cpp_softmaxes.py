@@ -20,7 +20,7 @@ import torch
 
 from .cpp_reduce import Accumulator
 from .cpp_text import element_text
-from .kernel_ir import Axis, Value
+from .kernel_ir import Axis, Value, sinks
 from .softmaxes import is_finite_maximum, maximum_below, online_sum
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def exp_sums(rows: RowPrinter) -> dict[int, ExpSum]:
 
 def _exp_sum(rows: RowPrinter, loop: Sequence[Value]) -> ExpSum | None:
     """By its form alone."""
-    ends = [value for value in loop if value.op in ("reduce", "scan", "store")]
+    ends = sinks(loop)
     if len(ends) != 1 or ends[0].op != "reduce" or ends[0].attrs["kind"] != "sum":
         return None
     exponential = ends[0].args[0]
@@ -147,7 +147,7 @@ def tops(rows: RowPrinter) -> dict[int, Top]:
     for k, sum in rows.exp_sums.items():
         largest = maximum_below(sum.exponential)
         before = rows.stages.loops[k - 1] if k else []
-        ends = [value for value in before if value.op in ("reduce", "scan", "store")]
+        ends = sinks(before)
         if ends != [largest] or largest is None or k - 1 in rows.online or not rows.is_plain(k - 1, before):
             continue
         top = Top(largest, sum.element, sum.exponential)

@@ -15,7 +15,7 @@ where a reduction ends and where the user casts. The result is at least as accur
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,6 +181,11 @@ class Batch(Kernel):
 
     def __str__(self) -> str:
         return f"{len(self.members)} times {self.text}"
+
+
+def sinks(loop: Iterable[Value]) -> list[Value]:
+    """What a loop's other values are computed for: its reductions, scans and stores."""
+    return [value for value in loop if value.op in ("reduce", "scan", "store")]
 
 
 def symbols_of(kernel_axes: tuple[Axis, ...], body: tuple[Value, ...]) -> tuple[str, ...]:

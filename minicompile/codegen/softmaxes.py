@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .kernel_ir import Value
+from .kernel_ir import Value, sinks
 
 PER_LANE = 4
 """Elements of a step that share a running maximum and sum (`mc_online_sum`): it is rescaled once for all of them."""
@@ -50,7 +50,7 @@ def online_sum(loops: Sequence[Sequence[Value]], k: int) -> Value | None:
     """The sum that loop k + 1 is for, if it and the maximum that loop k is for can be computed together."""
     if k + 1 >= len(loops):
         return None
-    here, there = ([v for v in loop if v.op in ("reduce", "scan", "store")] for loop in loops[k : k + 2])
+    here, there = map(sinks, loops[k : k + 2])
     if len(here) != 1 or len(there) != 1 or there[0].op != "reduce":
         return None
     largest, total = here[0], there[0]
