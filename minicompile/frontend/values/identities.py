@@ -1,4 +1,4 @@
-"""Who an object is: `id(obj)`, and weak references that a frame makes.
+"""Who an object is: `id(obj)`, and weak references, those that a frame makes too.
 
 In: values of objects. Out: a number that nothing is known of but whose it is: it can be compared with other ids, be a
 key, and leave the frame. What a weak reference gives is the object, as long as somebody else keeps it alive; so a frame
@@ -12,7 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import unsupported_call
-from .base import Args, Kwargs, Value
+from ..computed_sources import CallSource
+from .base import Args, Kwargs, Lazy, Value
 from .callables import rule
 from .classes import ClassValue
 from .constant import ConstantValue
@@ -23,6 +24,7 @@ from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..glue import Glue
+    from ..sources import Source
     from ..tracer import Tracer
 
 _KNOWN = (TensorValue, ObjectValue, SequenceValue, DictValue, SetValue, FunctionValue, ClassValue, PyModuleValue)
@@ -50,6 +52,21 @@ class IdentityValue(Value):
 
     def build(self, glue: Glue) -> str:
         return f"{glue.keep(id)}({glue.ref(self.of)})"
+
+
+class WeakReferenceValue(Value):
+    """A weakref.ref from outside."""
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        assert self.source is not None
+        return Lazy(self.obj(), CallSource(self.source))
 
 
 class MadeReferenceValue(Value):

@@ -18,7 +18,6 @@ from ...guards.held import Held
 from ...guards.kinds import AttrPresenceGuard, InstanceAttrAbsentGuard, TypeGuard
 from ..breaks import UserError
 from ..class_lookup import MISSING, static_lookup
-from ..computed_sources import CallSource
 from ..sources import AttrSource, InstanceDictSource, ItemSource
 from .base import Args, Kwargs, Lazy, Value, fail, found_by_reading, is_found_by_reading
 from .callables import CallableValue, rule
@@ -581,21 +580,3 @@ def _object(tr: Tracer) -> Value:
     made = ObjectValue(object, None, None)
     made.class_value = tr.constant(object)
     return made
-
-
-class WeakReferenceValue(Value):
-    """A weakref.ref from outside."""
-
-    def __init__(self, obj: Any, source: Source) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def call(self, tr: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        assert self.source is not None
-        return Lazy(self.obj(), CallSource(self.source))
-
-
-__all__ = ["FunctionValue", "ObjectValue", "PyModuleValue", "static_lookup"]

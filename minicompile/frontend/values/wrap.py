@@ -47,10 +47,11 @@ from .deques import DequeValue
 from .functions import CodeValue, MethodValue, PartialValue, outside_function, slot_cell
 from .getters import KINDS as GETTERS
 from .getters import outside_getter
+from .identities import WeakReferenceValue
 from .mode_blocks import outside_autocast
 from .namespaces import outside_namespace
 from .nn_module import make_module
-from .objects import ObjectValue, PyModuleValue, WeakReferenceValue
+from .objects import ObjectValue, PyModuleValue
 from .profiler_ranges import outside_range
 from .proxies import outside_proxy
 from .random_draws import is_generator, outside_draw
